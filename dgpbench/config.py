@@ -1,0 +1,121 @@
+"""From overrides to a plain, checked config dict. conf/ holds every default; Hydra composes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dgpbench.conftree import conf_dir, config_folders, groups, options
+from dgpbench.errors import UserError
+from dgpbench.keys import LABELS, NUMERICS_VERSION, SETTINGS, config_key, run_key
+from dgpbench.schema import show_value
+from dgpbench.suggest import did_you_mean
+from dgpbench.validate import flatten, normalise, validate
+
+__all__ = ["NUMERICS_VERSION", "compose", "conf_dir", "config_key", "deviations", "run_key", "validate"]
+
+FREE = "model.layer_overrides"  # the one field below which names may be added
+
+
+def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:
+    """The config that `overrides` (Hydra syntax, e.g. "model=dgp3", "budget.steps=100") describe.
+
+    The command line wins over an experiment, and an experiment over the groups' defaults.
+    """
+    folders = config_folders(config_dirs)
+    choices, values = _parse(list(overrides), folders)
+    try:
+        cfg = _hydra(choices + [text for _, text in values], folders)
+    except UserError as error:
+        known = flatten(_hydra(choices, folders, resolve=False)) if values else {}
+        _explain_unknown([name for name, _ in values], known, folders)
+        raise error
+    cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1:]]
+    cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
+    cfg = normalise(cfg)
+    for name in ("results", "datasets"):
+        cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
+    return cfg
+
+
+def deviations(cfg: dict) -> list[str]:
+    """What differs from the experiment the config names: ["budget.steps=10 (experiment: 20000)"]."""
+    if not cfg.get("experiment"):
+        return []
+    reference = compose([f"experiment={cfg['experiment']}"], cfg["paths"].get("config_dirs", ()))
+    ours, theirs = (flatten({k: c[k] for k in (*SETTINGS, "precision")}) for c in (cfg, reference))
+    lines = []
+    for name in sorted(set(ours) | set(theirs)):
+        if name not in LABELS and ours.get(name) != theirs.get(name):
+            lines.append(f"{name}={show_value(ours.get(name))} (experiment: {show_value(theirs.get(name))})")
+    return lines
+
+
+def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Group choices, and (name, text) of value overrides; refuses what could not mean anything here."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser, known = OverridesParser.create(), groups(folders)
+    choices, values = [], []
+    for text in overrides:
+        if "=" not in text:
+            raise UserError(f"cannot read '{text}'; overrides are written name=value, e.g. model=dgp3")
+        try:
+            override = parser.parse_override(text)
+        except HydraException as error:
+            reason = str(error).splitlines()[-2 if "See http" in str(error) else -1]
+            raise UserError(f"cannot read '{text}' ({reason}); quote a value that holds special "
+                            "characters: 'name=\"value\"'") from None
+        name = override.key_or_group
+        if override.is_delete() or override.is_add() or override.is_force_add():
+            raise UserError(f"cannot read '{text}'; fields are set with name=value, not added or deleted")
+        if override.is_sweep_override() or name.startswith("hydra"):
+            raise UserError(f"'{text}' is not possible in a single run; give one value of one field")
+        if name == "experiment" and override.value() is None:
+            continue  # the default, which Hydra does not take as a choice
+        if name in known:
+            _check_option(name, override.value(), folders)
+            choices.append(text)
+        else:
+            values.append((name, "++" + text if name.startswith(FREE) else text))
+    return choices, values
+
+
+def _check_option(group: str, value: Any, folders: Sequence[Path]) -> None:
+    names = options(group, folders)
+    if str(value) not in names:
+        hint = did_you_mean(str(value), names)
+        more = "; `dgpbench data list` shows all" if group == "dataset" else ""
+        more = more or ("" if "allowed:" in hint else "; `dgpbench run --help` lists all")
+        raise UserError(f"unknown {group} '{show_value(value)}'{hint}{more}")
+
+
+def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) -> dict:
+    import yaml
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+    if folders[1:]:
+        quoted = ",".join('"file://' + str(f).replace("\\", "\\\\").replace('"', '\\"') + '"' for f in folders[1:])
+        overrides = [*overrides, f"hydra.searchpath=[{quoted}]"]
+    try:
+        with initialize_config_dir(str(folders[0]), version_base="1.3"):
+            cfg = hydra_compose("config", overrides=overrides)
+        return OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve)
+    except MissingMandatoryValue as error:
+        raise UserError(f"{error.full_key} needs a value; add {error.full_key}=...") from None
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
+        raise UserError("cannot compose the config: " + " ".join(str(error).split())) from None
+
+
+def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[Path]) -> None:
+    """Raise with the nearest name if one of `names` is neither a field nor a section."""
+    sections = {name.rsplit(".", i)[0] for name in known for i in range(1, name.count(".") + 1)}
+    for name in names:
+        if name not in known and name not in sections and not name.startswith(FREE):
+            raise UserError(f"unknown key '{name}'{did_you_mean(name, [*known, *groups(folders)])}")

@@ -1,0 +1,84 @@
+"""What the conf/ tree offers, read from file names and comments alone: quick, without Hydra."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from dgpbench.errors import UserError
+
+FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
+
+
+def conf_dir() -> Path:
+    """conf/ inside the installed package, or beside it in an editable install or a bare clone."""
+    package = Path(__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
+    """The built-in tree followed by the user's; a user's folder must exist and may not shadow an option."""
+    folders = [conf_dir()]
+    for given in config_dirs:
+        folder = Path(given).expanduser().resolve()
+        if not folder.is_dir():
+            raise UserError(f"--config-dir {given} is no folder; give the folder that holds model/, dataset/, ...")
+        for group in groups():
+            for name in sorted(set(options(group)) & set(options(group, [folder]))):
+                raise UserError(f"{group}/{name}.yaml in {given} has the name of a built-in {group}; rename it")
+        folders.append(folder)
+    return folders
+
+
+def groups(folders: Sequence[Path] | None = None) -> list[str]:
+    """Config groups in the order of config.yaml's defaults list, then a user's own."""
+    folders = folders or [conf_dir()]
+    found = {p.name for folder in folders for p in folder.iterdir() if p.is_dir() and any(p.glob("*.yaml"))}
+    text = (conf_dir() / "config.yaml").read_text(encoding="utf-8")
+    order = [name for name in re.findall(r"^  - (\w+):", text, re.M)]
+    return [g for g in order if g in found] + sorted(found - set(order))
+
+
+def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path]:
+    """Options of a group; files that start with an underscore are parts of others and not listed."""
+    files = [p for folder in folders or [conf_dir()] for p in (folder / group).glob("*.yaml")]
+    return {p.stem: p for p in sorted(files, key=lambda p: p.stem) if not p.stem.startswith("_")}
+
+
+def explanation(path: Path) -> str:
+    """The first comment line of an option's file (Hydra wants its own `# @package` line before it)."""
+    with path.open(encoding="utf-8") as lines:
+        first = next((line for line in lines if not line.startswith("# @")), "").strip()
+    return first.lstrip("# ") if first.startswith("#") else ""
+
+
+def fields(path: Path, prefix: str = "") -> list[tuple[str, str, str]]:
+    """(dotted name, value as written, comment) of the fields in one file."""
+    rows: list[tuple[str, str, str]] = []
+    parents: list[str] = []
+    in_defaults = False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        match = FIELD.match(line)
+        if not match:
+            continue
+        depth = len(match["indent"]) // 2
+        in_defaults = match["name"] == "defaults" if depth == 0 else in_defaults
+        if in_defaults or match["name"] == "_target_":
+            continue
+        parents[depth:] = [match["name"]]
+        if match["value"]:
+            rows.append((prefix + ".".join(parents), match["value"].strip(), match["text"] or ""))
+    return rows
+
+
+def main_fields() -> list[tuple[str, str, str]]:
+    """The fields a user may set, with their defaults, whatever the choice in each group."""
+    root = conf_dir()
+    shared = {"protocol": "_base", "model": "_gp", "inference": "_base", "budget": "default"}
+    rows = fields(root / "config.yaml")
+    for group, stem in shared.items():
+        rows += fields(root / group / f"{stem}.yaml", f"{group}.")
+    rows.append(("model.layers", "[gp, gp]", "the layers, inputs first"))
+    return [row for row in rows if row[0] not in ("experiment", "paths.config_dirs", "budget.name")]

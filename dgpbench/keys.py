@@ -1,0 +1,53 @@
+"""Names of runs: hashes of what determines the numbers, and of nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from dgpbench.validate import flatten
+
+NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchanged config
+
+# Options added after the first release, with their value at introduction: a field that equals it is left
+# out of the key, so that a new option changes no old key.
+LATER_DEFAULTS: dict[str, Any] = {"dataset.task": "regression"}
+
+SETTINGS = ("protocol", "model", "inference", "budget")
+LABELS = tuple(f"{section}.name" for section in SETTINGS)
+
+
+def settings(cfg: dict) -> dict[str, Any]:
+    """The dotted fields that determine the numbers. The data enter by their name, task and hash."""
+    kept = {section: cfg[section] for section in SETTINGS}
+    kept["precision"] = cfg["precision"]
+    kept["dataset"] = {k: cfg["dataset"][k] for k in ("name", "task") if k in cfg["dataset"]}
+    if cfg["budget"]["seconds"] is not None:  # how far a run gets then depends on the machine
+        kept.update(device=cfg["device"], threads=cfg["threads"])
+    flat = flatten(kept)
+    return {name: value for name, value in flat.items() if name not in LABELS}
+
+
+def config_key(cfg: dict, data_hash: str) -> str:
+    """Key without split and seed: a table cell averages records of exactly one of these."""
+    return _digest(settings(cfg), data_hash)
+
+
+def run_key(cfg: dict, data_hash: str) -> str:
+    """Key of one unit of work. Under budget.seconds, give `device` and `threads` resolved, not auto or null."""
+    return _digest({**settings(cfg), "split": cfg["split"], "seed": cfg["seed"]}, data_hash)
+
+
+def _digest(fields: dict[str, Any], data_hash: str) -> str:
+    kept = {k: _plain(v) for k, v in fields.items() if k not in LATER_DEFAULTS or v != LATER_DEFAULTS[k]}
+    document = {"numerics": NUMERICS_VERSION, "data": data_hash, "config": kept}
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """Equal numbers are written equally: 2.0 as 2."""
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

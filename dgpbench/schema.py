@@ -1,0 +1,186 @@
+"""Types and ranges of every field of a composed config. Defaults are not here: they stand in conf/."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dgpbench.errors import UserError
+from dgpbench.suggest import did_you_mean, nearest
+
+LAYERS = ("gp",)
+KERNELS = ("rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear")
+PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
+GP_TARGET = "dgpbench.models.gp.GPModel"
+LAST_LAYER_FIXED = ("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its type, whether null is allowed, and its range (`above` is an open lower end)."""
+
+    type: type
+    null: bool = False
+    low: float | None = None
+    above: float | None = None
+    high: float | None = None
+    below: float | None = None
+    choices: tuple = ()
+
+    def describe(self) -> str:
+        if self.choices:
+            return "one of " + ", ".join(show_value(c) for c in self.choices)
+        word = {int: "a whole number", float: "a number", bool: "true or false", str: "text",
+                list: "a list", dict: "a mapping"}[self.type]
+        ends = (("at least", self.low), ("above", self.above), ("at most", self.high), ("below", self.below))
+        limits = [f"{text} {show_value(value)}" for text, value in ends if value is not None]
+        return word + (" " + " and ".join(limits) if limits else "") + (", or null" if self.null else "")
+
+    def convert(self, value: Any) -> Any:
+        """The value in its type; ValueError if it is not of that type or not in the range."""
+        if value is None and self.null:
+            return None
+        if self.choices:
+            for choice in self.choices:
+                if value == choice and type(value) is type(choice):
+                    return value
+            raise ValueError
+        if self.type is float and type(value) is int:
+            value = float(value)
+        if self.type is int and type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is not self.type:
+            raise ValueError
+        if self.type in (int, float):
+            inside = math.isfinite(value) and (self.low is None or value >= self.low)
+            inside = inside and (self.above is None or value > self.above)
+            inside = inside and (self.high is None or value <= self.high)
+            if not inside or (self.below is not None and value >= self.below):
+                raise ValueError
+        if self.type is str and not value:
+            raise ValueError
+        return value
+
+
+def show_value(value: Any) -> str:
+    """A value as it is written on the command line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return "[" + ",".join(map(show_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{k}:{show_value(v)}" for k, v in value.items()) + "}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _one_of(*choices: Any, null: bool = False) -> Field:
+    return Field(str, null=null, choices=choices)
+
+
+COUNT = Field(int, low=1)
+COUNT_OR_NULL = Field(int, null=True, low=1)
+POSITIVE = Field(float, above=0)
+TEXT = Field(str)
+SWITCH = Field(bool)
+RATE = Field(float, above=0, high=1)
+SEED = Field(int, low=0, high=2**31 - 1)
+
+TOP: dict[str, Field] = {
+    "experiment": Field(str, null=True),
+    "split": Field(int, low=0),
+    "seed": SEED,
+    "precision": _one_of("float64", "mixed", "float32"),
+    "device": _one_of("auto", "cpu", "gpu"),
+    "threads": COUNT_OR_NULL,
+}
+DATASET = {"name": TEXT, "task": _one_of("regression", "binary", "multiclass")}
+LAUNCHER = {"name": TEXT}
+MODEL: dict[str, Field] = {
+    "_target_": TEXT,
+    "name": TEXT,
+    "layers": Field(list),
+    "num_inducing": COUNT,
+    "width": COUNT_OR_NULL,
+    "max_width": COUNT,
+    "kernel": TEXT,
+    "ard": SWITCH,
+    "kernel_variance": POSITIVE,
+    "lengthscale": POSITIVE,
+    "mean": _one_of("auto", "identity", "pca", "zero"),
+    "inner_noise": Field(float, low=0),
+    "inner_noise_trainable": SWITCH,
+    "inner_q_scale": POSITIVE,
+    "likelihood_variance": POSITIVE,
+    "jitter": Field(float, low=0, below=1),
+    "layer_overrides": Field(dict),
+}
+PER_LAYER = tuple(k for k in MODEL if k not in ("_target_", "name", "layers", "max_width",
+                                                "likelihood_variance", "jitter", "layer_overrides"))
+CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these
+    "paths": {"results": TEXT, "datasets": TEXT, "mirror": Field(str, null=True), "config_dirs": Field(list)},
+    "engine": {
+        "block_steps": COUNT,
+        "checkpoint_seconds": POSITIVE,
+        "memory_limit_gb": POSITIVE,
+        "tensorboard": SWITCH,
+        "chunk_rows": COUNT,
+        "xla": Field(str, choices=("auto", True, False)),
+    },
+    "protocol": {
+        "name": TEXT,
+        "splits": COUNT,
+        "split_rule": _one_of("shuffle", "published", "fixed_zero"),
+        "train_fraction": Field(float, above=0, below=1),
+        "scaling": _one_of("train", "all"),
+        "validation": Field(float, low=0, below=1),
+        "test_samples": COUNT,
+        "draws": Field(int, low=3),
+        "max_test": COUNT_OR_NULL,
+        "kde_rows": Field(int, null=True, low=0),
+    },
+    "inference": {
+        "name": TEXT,
+        "optimiser": _one_of("adam", "ngd_adam", "ngd_all"),
+        "batch": COUNT,
+        "samples": COUNT,
+        "adam.learning_rate": POSITIVE,
+        "adam.decay": RATE,
+        "adam.decay_steps": COUNT,
+        "adam.staircase": SWITCH,
+        "natgrad.gamma": RATE,
+        "natgrad.gamma_initial": RATE,
+        "natgrad.ramp_steps": Field(int, low=0),
+        "natgrad.parameterisation": _one_of(*PARAMETERISATIONS),
+        "natgrad.alternate": SWITCH,
+        "natgrad.decay": RATE,
+        "natgrad.decay_steps": COUNT,
+    },
+    "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
+}
+SECTIONS = ("paths", "engine", "dataset", "protocol", "model", "inference", "budget", "launcher")
+
+
+def check_kernel(name: str, value: Any) -> str:
+    parts = value.split("+") if isinstance(value, str) else []
+    for part in parts or [value]:
+        if part not in KERNELS and not (part == "white" and len(parts) > 1):
+            hint = did_you_mean(str(part), KERNELS)
+            raise UserError(f"{name}={show_value(value)} is no kernel{hint}, and sums such as rbf+linear, rbf+white")
+    return value
+
+
+def check_field(name: str, value: Any, field: Field) -> Any:
+    """The converted value, or a UserError that names the field and what it may be."""
+    leaf = name.rsplit(".", 1)[-1]
+    if leaf == "kernel":
+        return check_kernel(name, value)
+    if leaf == "lengthscale" and value == "sqrt_dim":
+        return value
+    try:
+        return field.convert(value)
+    except ValueError:
+        allowed = field.describe() + (", or sqrt_dim" if leaf == "lengthscale" else "")
+        guess = nearest(value, [c for c in field.choices if type(c) is str]) if type(value) is str else None
+        hint = f"; did you mean '{guess}'?" if guess else ";"
+        raise UserError(f"{name}={show_value(value)} is not allowed{hint} {name} must be {allowed}") from None

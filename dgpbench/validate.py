@@ -1,0 +1,127 @@
+"""Check a whole composed config: every field by the schema, then what holds between fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dgpbench.errors import UserError
+from dgpbench.schema import (
+    CLOSED,
+    DATASET,
+    GP_TARGET,
+    LAST_LAYER_FIXED,
+    LAUNCHER,
+    LAYERS,
+    MODEL,
+    PER_LAYER,
+    SECTIONS,
+    TOP,
+    Field,
+    check_field,
+    show_value,
+)
+from dgpbench.suggest import did_you_mean
+
+
+def validate(cfg: dict) -> None:
+    """Raise UserError for the first field that is missing, misspelt, of a wrong type or out of range."""
+    normalise(cfg)
+
+
+def normalise(cfg: dict) -> dict:
+    """A checked copy in which 1 is 1.0 where a real number is meant, and layer numbers are text."""
+    out = dict(cfg)
+    _names("", cfg, [*TOP, *SECTIONS])
+    out.update(_section("", {k: cfg[k] for k in TOP if k in cfg}, TOP, closed=True))
+    for section in SECTIONS:
+        if not isinstance(cfg.get(section), dict):
+            example = f"{section}.{next(iter(CLOSED.get(section, {'name': None})))}=..."
+            raise UserError(f"'{section}' must be a section with fields of its own; set them, e.g. {example}")
+        if section in CLOSED:
+            out[section] = _section(section, cfg[section], CLOSED[section], closed=True)
+    out["dataset"] = _section("dataset", cfg["dataset"], DATASET, required=DATASET)
+    out["launcher"] = _section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
+    out["model"] = _model(cfg["model"])
+    _relations(out)
+    return out
+
+
+def flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one mapping with dotted names; an empty mapping stays a value."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _names(prefix: str, given: dict, allowed: list[str]) -> None:
+    for name in given:
+        if name not in allowed:
+            hint = did_you_mean(f"{prefix}{name}", [prefix + a for a in allowed])
+            raise UserError(f"unknown key '{prefix}{name}'{hint}")
+
+
+def _section(section: str, values: dict, fields: dict[str, Field], closed=False, required=()) -> dict:
+    """Check one section. Closed: exactly these fields. Otherwise others pass unchecked (a user's own)."""
+    prefix = f"{section}." if section else ""
+    flat = flatten(values) if closed else values
+    if closed:
+        _names(prefix, flat, list(fields))
+    for name in fields if closed else required:
+        if name not in flat:
+            raise UserError(f"{prefix}{name} is missing; give it a value in the yaml file of this {section}")
+    out: dict = {}
+    for name, value in flat.items():
+        checked = check_field(prefix + name, value, fields[name]) if name in fields else value
+        *parents, leaf = name.split(".") if closed else [name]
+        node = out
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = checked
+    return out
+
+
+def _model(values: dict) -> dict:
+    gp = values.get("_target_") == GP_TARGET
+    model = _section("model", values, MODEL, required=MODEL if gp else ("_target_", "name"))
+    if "layers" in model:
+        layers = model["layers"]
+        unknown = [layer for layer in layers if layer not in LAYERS]
+        if unknown or not layers:
+            raise UserError(f"model.layers={show_value(layers)} is not allowed; it must be a list of layers such "
+                            f"as [gp,gp], each one of: {', '.join(LAYERS)}")
+    if model.get("inner_noise_trainable") and model.get("inner_noise") == 0:
+        raise UserError("model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a "
+                        "noise above 0")
+    if "layer_overrides" in model:
+        model["layer_overrides"] = _layer_overrides(model["layer_overrides"], len(model.get("layers", [])))
+    return model
+
+
+def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
+    out: dict[str, dict] = {}
+    for layer, settings in overrides.items():
+        name = f"model.layer_overrides.{layer}"
+        if not str(layer).isdecimal() or int(layer) >= depth:
+            raise UserError(f"{name} names no layer; layers are numbered 0 to {depth - 1}")
+        if not isinstance(settings, dict):
+            raise UserError(f"{name}={show_value(settings)} is not allowed; it must be a mapping of settings, "
+                            f"e.g. {name}.kernel=matern52")
+        _names(f"{name}.", settings, list(PER_LAYER))
+        out[str(int(layer))] = {k: check_field(f"{name}.{k}", v, MODEL[k]) for k, v in settings.items()}
+        fixed = [k for k in settings if k in LAST_LAYER_FIXED]
+        if int(layer) == depth - 1 and fixed:
+            raise UserError(f"{name}.{fixed[0]} does not apply to the last layer; it is a setting of inner layers")
+    return dict(sorted(out.items(), key=lambda item: int(item[0])))
+
+
+def _relations(cfg: dict) -> None:
+    splits, split = cfg["protocol"]["splits"], cfg["split"]
+    if split >= splits:
+        raise UserError(f"split={split} is out of range; protocol {cfg['protocol']['name']} has splits 0 to "
+                        f"{splits - 1}")
+    if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
+        raise UserError("the budget is empty; set budget.steps or budget.seconds")
