@@ -1,0 +1,1 @@
+"""Engine: the compiled training loop, its checkpoints and its guard against NaN."""

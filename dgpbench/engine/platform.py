@@ -1,0 +1,56 @@
+"""What must be set before TensorFlow starts, in one place: import `tf` from here first."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")  # TF32 has 10 bits: it would undo `precision=mixed`
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
+
+
+def tune_malloc() -> bool:
+    """Keep large buffers in the heap between steps instead of giving them back to the system.
+
+    glibc returns every block above 32 MB at once, so that each step faults its pages in again; for a batch of
+    10,000 that costs a third of the step. Returns whether it took effect (other C libraries: no).
+    """
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        ok = [libc.mallopt(_M_MMAP_MAX, 0), libc.mallopt(_M_TRIM_THRESHOLD, ctypes.c_int(2**31 - 1))]
+        return all([*ok, libc.mallopt(_M_TOP_PAD, 256 << 20)])
+    except (OSError, AttributeError):
+        return False
+
+
+MALLOC_TUNED = tune_malloc()
+
+import tensorflow as tf  # noqa: E402
+
+tf.config.experimental.enable_tensor_float_32_execution(False)
+
+
+def set_threads(threads: int | None) -> int:
+    """Use `threads` cores for TensorFlow; all of those this process may use when None. Returns the number."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = threads or available
+    if tf.config.threading.get_intra_op_parallelism_threads() != wanted:
+        try:
+            tf.config.threading.set_intra_op_parallelism_threads(wanted)
+            tf.config.threading.set_inter_op_parallelism_threads(wanted)
+        except RuntimeError:  # TensorFlow has started: its thread pools cannot change any more
+            return tf.config.threading.get_intra_op_parallelism_threads() or available
+    return wanted
+
+
+def choose_device(wanted: str) -> str:
+    """The TensorFlow device for `auto`, `cpu` or `gpu`."""
+    from dgpbench.errors import UserError
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if wanted == "gpu" and not gpus:
+        raise UserError("device=gpu, but TensorFlow sees no GPU; use device=auto or cpu, or install dgpbench[gpu]")
+    return "/GPU:0" if gpus and wanted in ("auto", "gpu") else "/CPU:0"

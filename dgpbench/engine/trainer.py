@@ -1,0 +1,244 @@
+"""Compiled training steps: one `Trainer` per structure, reused for every split and seed.
+
+Data, sizes, rates, jitter and PCA matrices are variables, not constants of the graph; `reset` assigns
+everything, optimiser slots included. All randomness is stateless: noise is keyed by (seed, step), minibatches
+come from the caller, so a step's result does not depend on how steps are grouped into blocks.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgpbench.engine.platform import tf
+from dgpbench.inference import natgrad, optimise
+from dgpbench.inference.bounds import batch_term, dsvi_bound_and_gradients
+from dgpbench.models.deep_gp import DeepGP
+from dgpbench.models.likelihoods import LIKELIHOODS
+from dgpbench.models.parameters import constrain
+
+KEPT_TRAINERS = 2  # compiled trainers kept for reuse in one process
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """Everything that shapes the compiled step."""
+
+    model: DeepGP
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of every parameter, trainable or not
+    fixed: frozenset[str]  # names that stay as they are
+    batch: int
+    full_batch: bool
+    samples: int = 1
+    optimiser: str = "adam"
+    parameterisation: str = "natural"
+    alternate: bool = False
+    precision: str = "float64"
+    chunk_rows: int = 2000
+    xla: bool = True
+    device: str = "/CPU:0"
+
+    @property
+    def natural_layers(self) -> tuple[int, ...]:
+        last = len(self.model.layers) - 1
+        return {"adam": (), "ngd_adam": (last,), "ngd_all": tuple(range(last + 1))}[self.optimiser]
+
+    @property
+    def param_dtype(self) -> tf.DType:
+        return tf.float32 if self.precision == "float32" else tf.float64
+
+    @property
+    def batch_dtype(self) -> tf.DType:
+        return tf.float64 if self.precision == "float64" else tf.float32
+
+    @property
+    def form(self) -> str:
+        """`quad` costs less but needs float64 (layers.py)."""
+        return "quad" if self.precision == "float64" else "white"
+
+
+def chunk_sizes(batch: int, limit: int) -> list[int]:
+    """Sizes of column chunks of at most about `limit`; equal if a nearby number of chunks divides the batch."""
+    least = -(-batch // limit)
+    count = next((n for n in range(least, 2 * least + 1) if batch % n == 0), least)
+    return [len(part) for part in np.array_split(np.arange(batch), count)]
+
+
+class Trainer:
+    """The state of one training run on one device and the compiled functions that advance it."""
+
+    def __init__(self, spec: StepSpec):
+        self.spec = spec
+        natural = [name for i in spec.natural_layers for name in spec.model.parameter_names(i)]
+        names = [name for name, _ in spec.shapes]
+        self.trainable = [n for n in names if n not in spec.fixed and n not in natural]
+        with tf.device(spec.device):
+            zeros = {name: tf.zeros(shape, spec.param_dtype) for name, shape in spec.shapes}
+            self.raw = {name: tf.Variable(z, name=name) for name, z in zeros.items()}
+            self.slots = {f"{slot}/{n}": tf.Variable(zeros[n]) for n in self.trainable for slot in ("m", "v")}
+            self.rates = {name: tf.Variable(0.0, dtype=tf.float64) for name in optimise.RATES}
+            self.jitter = tf.Variable(0.0, dtype=spec.param_dtype)
+            self.num_data = tf.Variable(0.0, dtype=tf.float64)
+            self.seed = tf.Variable(0, dtype=tf.int32)
+            d, p = spec.model.layers[0].input_dim, spec.model.layers[-1].output_dim
+            self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
+            self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
+        term = batch_term(spec.model, spec.samples)
+        self._term = tf.function(term, jit_compile=True) if spec.xla else term
+        self._resident = tf.function(self._resident_block)
+        self._streamed = tf.function(self._streamed_block)
+
+    # ---- state ---------------------------------------------------------------------------------------
+
+    def reset(self, raw: dict[str, np.ndarray], rates: dict[str, float], *, seed: int, num_data: int, jitter: float,
+              data: tuple[np.ndarray, np.ndarray] | None) -> None:
+        """Start afresh: parameters, slots, data (None when it will be streamed), rates, seed."""
+        for name, variable in self.raw.items():
+            variable.assign(raw[name])
+        for variable in self.slots.values():
+            variable.assign(tf.zeros_like(variable))
+        for name, variable in self.rates.items():
+            variable.assign(rates[name])
+        self.jitter.assign(jitter)
+        self.num_data.assign(num_data)
+        self.seed.assign(seed)
+        if data is not None:
+            self.X.assign(data[0].astype(self.spec.batch_dtype.as_numpy_dtype))
+            self.Y.assign(data[1].astype(self.spec.batch_dtype.as_numpy_dtype))
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that a checkpoint needs, as arrays."""
+        named = {f"raw/{n}": v for n, v in self.raw.items()} | {f"slot/{n}": v for n, v in self.slots.items()}
+        return {name: v.numpy() for name, v in named.items()} | {"jitter": self.jitter.numpy()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        for name, variable in self.raw.items():
+            variable.assign(state[f"raw/{name}"])
+        for name, variable in self.slots.items():
+            variable.assign(state[f"slot/{name}"])
+        self.jitter.assign(state["jitter"])
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Constrained parameters."""
+        return {name: v.numpy() for name, v in constrain(dict(self.raw)).items()}
+
+    # ---- blocks of steps -----------------------------------------------------------------------------
+
+    def run(self, start: int, steps: int, rows: np.ndarray | None) -> dict[str, float]:
+        """Run `steps` steps from step number `start` on resident data; rows (steps, B), None for a full batch."""
+        rows = np.zeros((steps, 0), np.int32) if rows is None else rows
+        with tf.device(self.spec.device):
+            return _report(self._resident(tf.constant(start, tf.int32), tf.constant(rows, tf.int32)))
+
+    def run_streamed(self, start: int, X: np.ndarray, Y: np.ndarray) -> dict[str, float]:
+        """Run len(X) steps on the given minibatches X (steps, B, D), Y (steps, B, P)."""
+        dtype = self.spec.batch_dtype.as_numpy_dtype
+        with tf.device(self.spec.device):
+            args = tf.constant(start, tf.int32), tf.constant(X.astype(dtype)), tf.constant(Y.astype(dtype))
+            return _report(self._streamed(*args))
+
+    def _resident_block(self, start, rows):
+        total, last, halvings = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
+        for i in tf.range(tf.shape(rows)[0]):
+            if self.spec.full_batch:
+                X, Y = self.X.read_value(), self.Y.read_value()
+            else:
+                X, Y = tf.gather(self.X, rows[i]), tf.gather(self.Y, rows[i])
+            last, refused = self._step(X, Y, start + i)
+            total += last
+            halvings += refused
+        return total / tf.cast(tf.shape(rows)[0], tf.float64), last, halvings
+
+    def _streamed_block(self, start, Xs, Ys):
+        total, last, halvings = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
+        for i in tf.range(tf.shape(Xs)[0]):
+            last, refused = self._step(Xs[i], Ys[i], start + i)
+            total += last
+            halvings += refused
+        return total / tf.cast(tf.shape(Xs)[0], tf.float64), last, halvings
+
+    # ---- one step ------------------------------------------------------------------------------------
+
+    def _chunks(self, X, Y, step, draw: int):
+        """Column chunks (X, Y, noise) of a batch given in rows; noise is keyed by (seed, step, draw)."""
+        spec = self.spec
+        shape = (max(spec.model.noise_dim, 1), spec.samples, spec.batch)
+        if spec.model.noise_dim:
+            key = tf.stack([self.seed, 2 * step + draw])
+            noise = tf.random.stateless_normal(shape, key, tf.float32, alg="philox")
+            noise = tf.cast(noise, spec.batch_dtype)
+        else:
+            noise = tf.zeros(shape, spec.batch_dtype)
+        X, Y = tf.ensure_shape(X, (spec.batch, None)), tf.ensure_shape(Y, (spec.batch, None))
+        out, a = [], 0
+        for size in chunk_sizes(spec.batch, max(1, spec.chunk_rows // spec.samples)):
+            part = tf.reshape(noise[:, :, a : a + size], (shape[0], spec.samples * size))
+            out.append((tf.transpose(X[a : a + size]), tf.transpose(Y[a : a + size]), part))
+            a += size
+        return out
+
+    def _gradients(self, X, Y, step, draw: int, trainable):
+        spec = self.spec
+        return dsvi_bound_and_gradients(
+            spec.model,
+            {name: v.read_value() for name, v in self.raw.items()},
+            self._chunks(X, Y, step, draw),
+            self.num_data / (spec.batch * spec.samples),
+            self._term,
+            trainable=trainable,
+            natural=spec.natural_layers,
+            jitter=self.jitter,
+            form=spec.form,
+            batch_dtype=spec.batch_dtype,
+        )
+
+    def _step(self, X, Y, step):
+        """Natural gradient and Adam, from one gradient or (alternate) from a fresh one each."""
+        spec = self.spec
+        alternate = spec.alternate and spec.natural_layers
+        bound, ordinary, natural = self._gradients(X, Y, step, 0, [] if alternate else self.trainable)
+        refused = self._natural_updates(natural, step)
+        if alternate:
+            bound, ordinary, _ = self._gradients(X, Y, step, 1, self.trainable)
+        rate = optimise.learning_rate(self.rates, step)
+        for name, gradient in ordinary.items():
+            m, v = self.slots[f"m/{name}"], self.slots[f"v/{name}"]
+            optimise.adam_ascent(self.raw[name], m, v, gradient, rate, step)
+        return tf.cast(bound, tf.float64), refused
+
+    def _natural_updates(self, gradients, step):
+        spec, refused = self.spec, tf.constant(0)
+        size = tf.cast(optimise.gamma(self.rates, step), spec.param_dtype)
+        for i, (g_m, g_S) in gradients.items():
+            m, L = (self.raw[name] for name in spec.model.parameter_names(i))
+            lower = tf.linalg.band_part(L.read_value(), -1, 0)
+            last = i == len(spec.model.layers) - 1
+            if last and spec.parameterisation == "natural" and LIKELIHOODS[spec.model.likelihood].log_concave:
+                m_new, L_new = natgrad.natural_step(m.read_value(), lower, g_m, g_S, size)
+            else:
+                m_new, L_new, halvings = natgrad.step(spec.parameterisation, m.read_value(), lower, g_m, g_S, size)
+                refused += halvings
+            m.assign(m_new)
+            L.assign(L_new)
+        return refused
+
+
+def _report(out) -> dict[str, float]:
+    mean, last, halvings = (float(x) for x in out)
+    return {"bound_mean": mean, "bound_last": last, "refused": int(halvings)}
+
+
+_trainers: OrderedDict[StepSpec, Trainer] = OrderedDict()
+
+
+def get_trainer(spec: StepSpec) -> Trainer:
+    """A trainer for this structure, compiled before if one of the last few runs had the same."""
+    if spec in _trainers:
+        _trainers.move_to_end(spec)
+    else:
+        _trainers[spec] = Trainer(spec)
+        while len(_trainers) > KEPT_TRAINERS:
+            _trainers.popitem(last=False)
+    return _trainers[spec]

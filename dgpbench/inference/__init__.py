@@ -1,0 +1,1 @@
+"""Inference: the bounds that are maximised and the updates that maximise them."""

@@ -1,0 +1,92 @@
+"""Lower bounds as pure functions of parameters, structure, data and noise.
+
+`dsvi_bound` is the definition. `dsvi_bound_and_gradients` is the same number with its gradient, organised
+for speed: the M x M part in `param_dtype` outside XLA, the batch part in `batch_dtype`, in column chunks that
+fit the cache, optionally compiled by XLA, and the two chained by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from dgpbench.models.deep_gp import DeepGP, expected_log_likelihood, kl_divergences, prepare
+from dgpbench.models.parameters import constrain
+
+
+def dsvi_bound(model: DeepGP, raw: dict, X, Y, noise, *, num_data, samples: int = 1, jitter=1e-6) -> tf.Tensor:
+    """Thesis (2.19): N / B sum_n E log p(y_n | f_n^L) - sum_l KL(q(u^l) || p(u^l)).
+
+    X (D, B), Y (P, B), noise (noise_dim, samples * B): sample s of point b stands in column s * B + b.
+    """
+    values = constrain(raw)
+    prepared, _ = prepare(model, values, jitter, "white")
+    ell = expected_log_likelihood(model, prepared, tf.tile(X, (1, samples)), tf.tile(Y, (1, samples)), noise)
+    return tf.reduce_sum(ell) * (num_data / (X.shape[1] * samples)) - tf.add_n(kl_divergences(model, values))
+
+
+def batch_term(model: DeepGP, samples: int) -> Callable:
+    """Value and gradient of the summed expected log-likelihood with respect to the prepared M x M part."""
+
+    def value_and_gradient(prepared, X, Y, noise, weight):
+        with tf.GradientTape() as tape:
+            tape.watch(prepared)
+            ell = expected_log_likelihood(model, prepared, tf.tile(X, (1, samples)), tf.tile(Y, (1, samples)), noise)
+            value = tf.reduce_sum(ell) * weight
+        return value, tape.gradient(value, prepared, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    return value_and_gradient
+
+
+def dsvi_bound_and_gradients(
+    model: DeepGP,
+    raw: dict[str, tf.Tensor],
+    chunks: Sequence[tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
+    weight: tf.Tensor,
+    term: Callable,
+    *,
+    trainable: Sequence[str],
+    natural: Sequence[int] = (),
+    jitter: tf.Tensor,
+    form: str,
+    batch_dtype: tf.DType,
+) -> tuple[tf.Tensor, dict[str, tf.Tensor], dict[int, tuple[tf.Tensor, tf.Tensor]]]:
+    """The bound, its gradient for `trainable`, and for each `natural` layer the data part of (dL/dm, dL/dS).
+
+    The layers in `natural` keep their KL out of their gradients: its contribution to a natural-gradient step
+    is known in closed form. `chunks` are (X, Y, noise) column blocks, `weight` is N / (B * samples).
+    """
+    with tf.GradientTape() as tape:
+        tape.watch(raw)
+        values = constrain(raw)
+        prepared, S = prepare(model, values, jitter, form)
+        kl = kl_divergences(model, values)
+        kl_ordinary = tf.add_n([k for i, k in enumerate(kl) if i not in natural] + [tf.zeros_like(kl[0])])
+        flat = tf.nest.flatten(prepared)
+
+    low = tf.nest.map_structure(lambda t: tf.cast(t, batch_dtype), prepared)
+    parts = [term(low, X, Y, noise, tf.cast(weight, batch_dtype)) for X, Y, noise in chunks]
+    dtype = flat[0].dtype
+    data = tf.add_n([tf.cast(value, dtype) for value, _ in parts])
+    d_flat = [
+        tf.add_n([tf.cast(d, dtype) for d in ds])
+        for ds in zip(*[tf.nest.flatten(gradient) for _, gradient in parts], strict=True)
+    ]
+
+    means = [f"layer{i}/q_mu" for i in natural]
+    sources = [raw[name] for name in (*trainable, *means)] + [S[i] for i in natural]
+    gradients = tape.gradient(
+        [*flat, kl_ordinary],
+        sources,
+        output_gradients=[*d_flat, -tf.ones_like(kl_ordinary)],
+        unconnected_gradients=tf.UnconnectedGradients.ZERO,
+    )
+    n, k = len(trainable), len(means)
+    ordinary = dict(zip(trainable, gradients[:n], strict=True))
+    pairs = {i: (gradients[n + j], _symmetric(gradients[n + k + j])) for j, i in enumerate(natural)}
+    return data - tf.add_n(kl), ordinary, pairs
+
+
+def _symmetric(A: tf.Tensor) -> tf.Tensor:
+    return 0.5 * (A + tf.linalg.matrix_transpose(A))

@@ -1,0 +1,178 @@
+"""Natural gradients for a whitened q(u) = N(m, S) in six parameterisations (thesis section 3.3).
+
+Eq. (3.10): xi <- xi + gamma d xi/d theta . dL/d eta, with natural parameters theta = (S^-1 m, -S^-1/2) and
+expectation parameters eta = (m, S + m m^T). The prior of a whitened q is N(0, I), so the KL's share of
+dL/d eta is known: dKL/d eta = theta - theta_prior, and only the data part of dL/dm and dL/dS is needed.
+Shapes: m (P, M), L, S (P, M, M).
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
+MAX_HALVINGS = 30
+
+
+def _mv(A: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.matvec(A, v)
+
+
+def _sym(A: tf.Tensor) -> tf.Tensor:
+    return 0.5 * (A + tf.linalg.matrix_transpose(A))
+
+
+def _inverse_lower(L: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.triangular_solve(L, tf.eye(L.shape[-1], batch_shape=L.shape[:-2], dtype=L.dtype))
+
+
+def sqrt_of_inverse(A: tf.Tensor) -> tf.Tensor:
+    """Lower-triangular L with L L^T = A^-1, from one Cholesky of A with rows and columns reversed."""
+    R = tf.linalg.cholesky(tf.reverse(A, axis=(-2, -1)))
+    return tf.reverse(tf.linalg.matrix_transpose(_inverse_lower(R)), axis=(-2, -1))
+
+
+def direction(m, L, g_m, g_S) -> tuple[tf.Tensor, tf.Tensor]:
+    """dL/d eta, which is the natural-gradient direction in theta: (P, M) and (P, M, M).
+
+    L is the bound with its KL; g_m and g_S are the gradients of the data part only.
+    """
+    Linv = _inverse_lower(L)
+    precision = tf.matmul(Linv, Linv, transpose_a=True)
+    d1 = g_m - 2.0 * _mv(g_S, m) - _mv(precision, m)
+    d2 = g_S - 0.5 * (tf.eye(L.shape[-1], dtype=L.dtype) - precision)
+    return d1, d2
+
+
+def natural_step(m, L, g_m, g_S, gamma) -> tuple[tf.Tensor, tf.Tensor]:
+    """A step in the natural parameters; gamma = 1 on a conjugate full batch lands on the optimum.
+
+    S'^-1 = (1 - gamma) S^-1 + gamma (I - 2 dD/dS): positive definite for 0 <= gamma <= 1 whenever the
+    likelihood is log-concave, since dD/dS is then negative semi-definite.
+    """
+    d1, d2 = direction(m, L, g_m, g_S)
+    Linv = _inverse_lower(L)
+    precision = tf.matmul(Linv, Linv, transpose_a=True)
+    theta1 = _mv(precision, m) + gamma * d1
+    L_new = sqrt_of_inverse(_sym(precision - 2.0 * gamma * d2))
+    return _mv(L_new, _mv(tf.linalg.matrix_transpose(L_new), theta1)), L_new
+
+
+# ---- any parameterisation ----------------------------------------------------------------------------
+
+
+def _d_meanvar(m, L, d1, d2):
+    """(dm, dS) for a direction in theta: S = (-2 theta_2)^-1, m = S theta_1."""
+    S = tf.matmul(L, L, transpose_b=True)
+    dS = 2.0 * tf.matmul(S, tf.matmul(d2, S))
+    Linv = _inverse_lower(L)
+    theta1 = _mv(Linv, m)
+    theta1 = _mv(tf.linalg.matrix_transpose(Linv), theta1)
+    return _mv(dS, theta1) + _mv(S, d1), _sym(dS)
+
+
+def _d_cholesky(L, dA):
+    """Derivative of the lower Cholesky factor of A = L L^T in the direction dA."""
+    Linv = _inverse_lower(L)
+    T = tf.matmul(Linv, tf.matmul(dA, Linv, transpose_b=True))
+    lower = tf.linalg.band_part(T, -1, 0)
+    return tf.matmul(L, lower - 0.5 * tf.linalg.diag(tf.linalg.diag_part(T)))
+
+
+def _d_log(A, dA):
+    """log A and its Frechet derivative in the direction dA, by the eigenvectors of A."""
+    w, U = tf.linalg.eigh(A)
+    log_w = tf.math.log(w)
+    gap = w[..., :, None] - w[..., None, :]
+    close = tf.abs(gap) < 1e-9 * (w[..., :, None] + w[..., None, :])
+    mean_w = 0.5 * (w[..., :, None] + w[..., None, :])
+    safe = tf.where(close, tf.ones_like(gap), gap)
+    slope = tf.where(close, 1.0 / mean_w, (log_w[..., :, None] - log_w[..., None, :]) / safe)
+    inner = tf.matmul(U, tf.matmul(dA, U), transpose_a=True) * slope
+    log_A = tf.matmul(U * log_w[..., None, :], U, transpose_b=True)
+    return log_A, tf.matmul(U, tf.matmul(inner, U, transpose_b=True))
+
+
+def _from_natural(theta1, neg_theta2):
+    """(m, L) from theta_1 and -theta_2 = S^-1 / 2."""
+    L = sqrt_of_inverse(2.0 * neg_theta2)
+    return _mv(L, _mv(tf.linalg.matrix_transpose(L), theta1)), L
+
+
+def _natural_of(m, L):
+    Linv = _inverse_lower(L)
+    precision = tf.matmul(Linv, Linv, transpose_a=True)
+    return _mv(precision, m), 0.5 * precision  # theta_1, -theta_2
+
+
+def xi(parameterisation: str, m, L) -> tuple[tf.Tensor, tf.Tensor]:
+    """The parameters (xi_1, xi_2) of N(m, L L^T)."""
+    if parameterisation.startswith("natural"):
+        first, A = _natural_of(m, L)
+        if parameterisation == "natural":
+            return first, -A
+    else:
+        first, A = m, tf.matmul(L, L, transpose_b=True)
+        if parameterisation == "meanvar":
+            return first, A
+    if parameterisation.endswith("sqrt"):
+        return first, tf.linalg.cholesky(A)
+    return first, _d_log(A, tf.zeros_like(A))[0]
+
+
+def xi_direction(parameterisation: str, m, L, d1, d2) -> tuple[tf.Tensor, tf.Tensor]:
+    """The Jacobian-vector product (3.10): the direction (d1, d2) in theta pushed forward to xi."""
+    if parameterisation.startswith("natural"):
+        first, A, dA = d1, _natural_of(m, L)[1], -d2
+        if parameterisation == "natural":
+            return first, d2
+    else:
+        first, dA = _d_meanvar(m, L, d1, d2)
+        A = tf.matmul(L, L, transpose_b=True)
+        if parameterisation == "meanvar":
+            return first, dA
+    if parameterisation.endswith("sqrt"):
+        return first, _d_cholesky(tf.linalg.cholesky(A), dA)
+    return first, _d_log(A, dA)[1]
+
+
+def _positive_definite(parameterisation: str, xi2) -> tf.Tensor:
+    """Whether xi_2 is a valid second parameter."""
+    if parameterisation.endswith("log"):
+        return tf.reduce_all(tf.math.is_finite(xi2))
+    if parameterisation.endswith("sqrt"):
+        return tf.reduce_all(tf.linalg.diag_part(xi2) > 0.0)
+    A = -xi2 if parameterisation == "natural" else xi2
+    w = tf.linalg.eigvalsh(A)
+    return tf.reduce_all(w[..., 0] > 1e-13 * w[..., -1])
+
+
+def _to_mean_and_sqrt(parameterisation: str, xi1, xi2):
+    if parameterisation.endswith("sqrt"):
+        A = tf.matmul(xi2, xi2, transpose_b=True)
+    elif parameterisation.endswith("log"):
+        w, U = tf.linalg.eigh(xi2)
+        A = tf.matmul(U * tf.exp(w)[..., None, :], U, transpose_b=True)
+    else:
+        A = -xi2 if parameterisation == "natural" else xi2
+    if parameterisation.startswith("natural"):
+        return _from_natural(xi1, A)
+    return xi1, xi2 if parameterisation.endswith("sqrt") else tf.linalg.cholesky(_sym(A))
+
+
+def step(parameterisation: str, m, L, g_m, g_S, gamma) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """One natural-gradient step in any parameterisation: new m, new L, and how often gamma was halved.
+
+    A step that leaves the positive-definite cone is refused and tried again with half of gamma.
+    """
+    d1, d2 = direction(m, L, g_m, g_S)
+    x1, x2 = xi(parameterisation, m, L)
+    v1, v2 = xi_direction(parameterisation, m, L, d1, d2)
+
+    def outside(gamma, halvings):
+        return (halvings < MAX_HALVINGS) & ~_positive_definite(parameterisation, x2 + gamma * v2)
+
+    gamma, halvings = tf.while_loop(outside, lambda g, n: (0.5 * g, n + 1), (gamma, tf.constant(0)))
+    gamma = tf.where(halvings < MAX_HALVINGS, gamma, tf.zeros_like(gamma))
+    m_new, L_new = _to_mean_and_sqrt(parameterisation, x1 + gamma * v1, x2 + gamma * v2)
+    return m_new, L_new, halvings

@@ -1,0 +1,1 @@
+"""Models: what is believed about the data. They know nothing of datasets, metrics or records."""

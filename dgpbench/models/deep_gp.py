@@ -1,0 +1,71 @@
+"""A deep GP: layers in sequence, samples propagated between them (DSVI; thesis section 2.3).
+
+The structure is static and hashable, so that compiled steps can be reused across splits and seeds; all
+numbers are in the parameter dictionary. Points are columns: a batch is X (D, B), Y (P, B).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from dgpbench.models import layers
+from dgpbench.models.likelihoods import LIKELIHOODS
+from dgpbench.models.parameters import scope
+
+VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
+
+
+@dataclass(frozen=True)
+class DeepGP:
+    """Layers from input to output, the last one without mean function."""
+
+    layers: tuple[layers.GPLayer, ...]
+    likelihood: str = "gaussian"
+
+    @property
+    def noise_dim(self) -> int:
+        """Number of standard normals that one point needs to pass through the inner layers."""
+        return sum(layer.output_dim for layer in self.layers[:-1])
+
+    def parameter_names(self, index: int) -> tuple[str, str]:
+        """Names of q(u) of one layer."""
+        return f"layer{index}/q_mu", f"layer{index}/q_sqrt"
+
+
+def prepare(model: DeepGP, values: dict[str, tf.Tensor], jitter: tf.Tensor, form: str) -> tuple[dict, list]:
+    """The M x M part of every layer: what the batch part reads, and the covariances S of each q(u)."""
+    done = [
+        layers.prepare(layer, scope(values, f"layer{i}"), jitter, form) for i, layer in enumerate(model.layers)
+    ]
+    batch = {f"layer{i}": d["batch"] for i, d in enumerate(done)}
+    return batch | {"likelihood": scope(values, "likelihood")}, [d["S"] for d in done]
+
+
+def kl_divergences(model: DeepGP, values: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+    """KL(q(u) || p(u)) of each layer."""
+    return [layers.kl_divergence(scope(values, f"layer{i}")) for i in range(len(model.layers))]
+
+
+def propagate(model: DeepGP, prepared: dict, X: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance (P, B) of the last layer given one sample through the inner layers (thesis 2.17).
+
+    X (D, B); noise (noise_dim, B) standard normal.
+    """
+    H, used = X, 0
+    for i, layer in enumerate(model.layers):
+        mean, var = layers.conditional(layer, prepared[f"layer{i}"], H)  # P, B
+        if i < len(model.layers) - 1:
+            eps = noise[used : used + layer.output_dim]
+            H = mean + tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype])) * eps
+            used += layer.output_dim
+    return mean, var
+
+
+def expected_log_likelihood(
+    model: DeepGP, prepared: dict, X: tf.Tensor, Y: tf.Tensor, noise: tf.Tensor
+) -> tf.Tensor:
+    """E log p(y_n | f_n) for each column, over the last layer in closed form: (B,)."""
+    mean, var = propagate(model, prepared, X, noise)
+    return LIKELIHOODS[model.likelihood].variational_expectations(prepared["likelihood"], mean, var, Y)

@@ -1,0 +1,117 @@
+"""From a config and training inputs to a structure and initial values (protocols.md, A1)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dgpbench.errors import UserError
+from dgpbench.models.deep_gp import DeepGP
+from dgpbench.models.kernels import PARTS, Kernel
+from dgpbench.models.layers import GPLayer
+from dgpbench.models.likelihoods import LIKELIHOODS
+
+KMEANS_ROWS_PER_CENTRE = 100  # k-means sees at most this many random rows per inducing point
+
+
+def build(cfg: dict, X: np.ndarray, output_dim: int, seed: int) -> tuple[DeepGP, dict[str, np.ndarray], set, list]:
+    """Structure, constrained initial values, names that are not trained, and notes for the user.
+
+    X are training inputs (N, D), or a random sample of them when there are very many.
+    """
+    model, notes = cfg["model"], []
+    depth = len(model["layers"])
+    rng = np.random.RandomState(seed)
+    values: dict[str, np.ndarray] = {}
+    fixed: set[str] = set()
+    layers, H, Z_first, carry = [], X, None, None  # carry: the product of the maps W so far
+    for i in range(depth):
+        settings = model | (model.get("layer_overrides") or {}).get(str(i), {})
+        last = i == depth - 1
+        dim_in = H.shape[1]
+        dim_out = output_dim if last else _width(settings, X.shape[1])
+        num_inducing = min(settings["num_inducing"], len(X))
+        if num_inducing < settings["num_inducing"]:
+            notes.append(f"layer {i}: {settings['num_inducing']} inducing points but {len(X)} rows: M = {len(X)}")
+        kernel = _kernel(settings, dim_in, inner=not last)
+        mean, W = _mean_function(settings["mean"], H, dim_out) if not last else ("zero", None)
+        layers.append(GPLayer(kernel, num_inducing, dim_out, mean))
+
+        if Z_first is None or len(Z_first) != num_inducing:
+            Z_first = kmeans(X, num_inducing, rng)
+        Z = Z_first if carry is None else Z_first @ carry
+        scale = settings["lengthscale"]
+        scale = math.sqrt(dim_in) if scale == "sqrt_dim" else float(scale)
+        white = settings["inner_noise"] if not last else 1e-5
+        initial = kernel.initial(settings["kernel_variance"], scale, white or 1e-5)
+        values |= {f"layer{i}/kernel/{name}": v for name, v in initial.items()}
+        values |= {
+            f"layer{i}/Z": Z.copy(),
+            f"layer{i}/q_mu": np.zeros((dim_out, num_inducing)),
+            f"layer{i}/q_sqrt": np.tile(np.eye(num_inducing), (dim_out, 1, 1))
+            * (1.0 if last else settings["inner_q_scale"]),
+        }
+        if mean == "linear":
+            values[f"layer{i}/W"] = W
+            fixed.add(f"layer{i}/W")
+        if not last and not settings["inner_noise_trainable"]:
+            fixed.add(f"layer{i}/kernel/white/variance")
+        if W is not None:
+            H, carry = H @ W, W if carry is None else carry @ W
+    likelihood = LIKELIHOODS["gaussian"]
+    values |= {f"likelihood/{n}": v for n, v in likelihood.initial(model["likelihood_variance"]).items()}
+    return DeepGP(tuple(layers), "gaussian"), values, fixed & values.keys(), notes
+
+
+def _width(settings: dict, input_dim: int) -> int:
+    return int(settings["width"]) if settings["width"] else min(int(settings["max_width"]), input_dim)
+
+
+def _kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
+    """The layer's kernel; noise between layers is white noise in the inner kernels."""
+    kernel = Kernel.parse(settings["kernel"], dim_in, bool(settings["ard"]))
+    unknown = [part for part in kernel.parts if part not in PARTS]
+    if unknown or set(kernel.parts) == {"white"} or len(set(kernel.parts)) < len(kernel.parts):
+        raise UserError(
+            f"model.kernel={settings['kernel']}: a kernel is a sum of different parts of {', '.join(PARTS)},"
+            " such as rbf or rbf+linear, and not white alone"
+        )
+    if inner and settings["inner_noise"] and "white" not in kernel.parts:
+        kernel = Kernel((*kernel.parts, "white"), dim_in, kernel.ard)
+    return kernel
+
+
+def _mean_function(wanted: str, H: np.ndarray, dim_out: int) -> tuple[str, np.ndarray | None]:
+    """Kind of an inner mean function and the map W (None: identity) that carries points to the next layer.
+
+    Identity where the width stays; PCA where it shrinks; identity padded with zeros where it grows. Under
+    `zero` the map only places the next layer's inducing inputs.
+    """
+    dim_in = H.shape[1]
+    if wanted == "identity" and dim_in != dim_out:
+        raise UserError(f"model.mean=identity needs equal widths, not {dim_in} and {dim_out}; use auto, pca or zero")
+    if dim_in == dim_out and wanted != "pca":
+        return "zero" if wanted == "zero" else "identity", None
+    W = np.eye(dim_in, dim_out) if dim_in < dim_out else principal_axes(H, dim_out)
+    return "zero" if wanted == "zero" else "linear", W
+
+
+def principal_axes(H: np.ndarray, count: int) -> np.ndarray:
+    """The first `count` principal axes of H as columns (D, count); zero columns where there are fewer rows."""
+    _, _, Vt = np.linalg.svd(H - H.mean(0), full_matrices=False)
+    signs = np.where(Vt[np.arange(len(Vt)), np.abs(Vt).argmax(1)] < 0, -1.0, 1.0)
+    W = np.zeros((H.shape[1], count))
+    W[:, : min(count, len(Vt))] = (Vt * signs[:, None])[:count].T
+    return W
+
+
+def kmeans(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """k-means centres of (a random subset of) the rows of X, started from random rows."""
+    from scipy.cluster.vq import kmeans2
+
+    rows = KMEANS_ROWS_PER_CENTRE * count
+    subset = X if len(X) <= rows else X[rng.choice(len(X), rows, replace=False)]
+    start = subset[rng.choice(len(subset), count, replace=False)]
+    centres, _ = kmeans2(subset, start, minit="matrix", iter=10, missing="warn", check_finite=False)
+    return centres
