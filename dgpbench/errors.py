@@ -7,3 +7,11 @@ class UserError(Exception):
 
 class Diverged(Exception):
     """Numbers ceased to be finite: the run ends with status `diverged` and this message as its reason."""
+
+
+class Interrupted(Exception):
+    """A signal asked the run to stop; its checkpoint is written and the same command resumes it."""
+
+    def __init__(self, signal_number: int, step: int):
+        super().__init__(f"stopped by signal {signal_number} at step {step}; the same command resumes it")
+        self.signal_number = signal_number

@@ -1,0 +1,73 @@
+"""From a model's predict function to metrics and tables, over the test rows in chunks of bounded memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgpbench.errors import Diverged, UserError
+from dgpbench.evaluate.metrics import SCORERS
+from dgpbench.evaluate.predictive import Predictive
+
+CHUNK_ROWS = 1000
+CHUNK_BYTES = 100e6  # of one array of components or draws: mean and var together stay below 200 MB
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics by name (None where one does not apply), details for the record, tables by column."""
+
+    metrics: dict[str, float | None]
+    details: dict
+    predictions: dict[str, np.ndarray]
+    draws: dict[str, np.ndarray]
+
+
+def chunk_rows(samples: int, draws: int, outputs: int) -> int:
+    """Rows given to predict at once. It depends on the protocol and the number of outputs only, never on the
+    machine: a model's own noise is keyed by the chunk's seed, so the chunk size is part of the result."""
+    return max(1, min(CHUNK_ROWS, int(CHUNK_BYTES / (8 * max(samples, draws) * outputs))))
+
+
+def chunk_seed(seed: int, index: int) -> int:
+    """The seed that predict gets for chunk `index`: no two chunks share noise. Below 2^31."""
+    return int(np.random.SeedSequence((seed, index)).generate_state(1)[0] >> 1)
+
+
+Predict = Callable[[np.ndarray, int, int], Predictive]  # X, samples, seed
+
+
+def evaluate(predict: Predict, split, protocol: dict, seed: int) -> Evaluation:
+    """Score `predict(X, samples, seed)` on the test rows of `split` (the first `max_test` of them).
+
+    A model that answers with draws is asked for `draws` of them instead of `test_samples`.
+    Raises Diverged, with the reason, where a prediction or a metric is not finite.
+    """
+    if split.task not in SCORERS:
+        raise UserError(f"no metrics for task {split.task}; known tasks: {', '.join(SCORERS)}")
+    stop = protocol.get("max_test")
+    X, Y, rows = split.X_test[:stop], split.Y_test[:stop], split.rows_test[:stop]
+    if not len(X):
+        raise UserError("the split has no test rows; choose a smaller protocol.train_fraction")
+    scorer = SCORERS[split.task](split, protocol, seed, len(X))
+    size = chunk_rows(protocol["test_samples"], protocol["draws"], Y.shape[1])
+    samples = protocol["test_samples"]
+    for index, start in enumerate(range(0, len(X), size)):
+        part = slice(start, start + size)
+        predictive = predict(X[part], samples, chunk_seed(seed, index))
+        if index == 0 and scorer.samples_for(predictive) != samples:
+            samples = scorer.samples_for(predictive)
+            predictive = predict(X[part], samples, chunk_seed(seed, index))
+        if problem := predictive.problem():
+            raise Diverged(f"{problem} (test rows {start} to {start + len(X[part]) - 1})")
+        with np.errstate(all="ignore"):  # looked for below
+            scorer.add(predictive, Y[part], start)
+    with np.errstate(all="ignore"):
+        metrics, details, predictions, draws = scorer.finish(X, Y, rows)
+    bad = [name for name, value in metrics.items() if value is not None and not math.isfinite(value)]
+    if bad:
+        raise Diverged(f"not finite: {', '.join(bad)}")
+    return Evaluation(metrics, details, predictions, draws)

@@ -1,0 +1,170 @@
+"""The regression metrics: per-point scores chunk by chunk, their averages at the end.
+
+Everything is computed in the standardised units of the predictions and mapped to original units where that
+differs: y_orig = y_std y + y_mean, so log densities lose sum log y_std, RMSE and CRPS are multiplied by
+y_std, and PIT, coverage and W do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dgpbench.evaluate import calibration, crps, mixture
+from dgpbench.evaluate.kde import kde_log_density
+from dgpbench.evaluate.predictive import Predictive
+from dgpbench.evaluate.quantiles import LEVELS, mixture_quantiles
+from dgpbench.evaluate.shapiro import shapiro_w
+
+ROWS = 128  # rows scored together: their 2000 draws fit in the cache
+DRAW_ROWS = 100  # test rows whose draws are kept
+QUANTILE_NAMES = [f"q{int(round(100 * level)):02d}" for level in LEVELS]
+
+
+def kept_rows(num_rows: int, limit: int = DRAW_ROWS) -> np.ndarray:
+    """Positions of the test rows whose draws are kept: at most `limit`, evenly spread, fixed by num_rows."""
+    return np.unique(np.linspace(0, num_rows - 1, min(limit, num_rows)).astype(int))
+
+
+class RegressionScorer:
+    """Scores chunks of a mixture or of draws; `finish` gives metrics, details and tables."""
+
+    def __init__(self, split, protocol: dict, seed: int, num_rows: int) -> None:
+        self.split, self.seed, self.num_rows = split, seed, num_rows
+        self.y_mean, self.y_std = np.reshape(split.y_mean, -1), np.reshape(split.y_std, -1)
+        self.num_draws = protocol["draws"]
+        self.num_samples = protocol["test_samples"]
+        limit = protocol.get("kde_rows")
+        self.kde_rows = num_rows if limit is None else min(limit, num_rows)
+        self.kept = kept_rows(num_rows)
+        self.parts: dict[str, list[np.ndarray]] = {}
+        self.influence: np.ndarray | float = 0.0
+        self.components = 0
+
+    def samples_for(self, predictive: Predictive) -> int:
+        """How many samples to ask of such a model: draws are needed in full, components once per sample."""
+        return self.num_samples if predictive.kind == "mixture" else max(self.num_samples, self.num_draws)
+
+    def add(self, predictive: Predictive, Y: np.ndarray, offset: int) -> None:
+        """Score the rows offset, offset + 1, ... of the test set."""
+        if predictive.kind == "probs":
+            raise ValueError("class probabilities given for a regression task")
+        shape = (predictive.num_points, predictive.mixture_mean().shape[1])
+        if shape != Y.shape:
+            raise ValueError(f"predictions are for shape {shape}, observations have {Y.shape}")
+        self.components = predictive.num_components
+        for start in range(0, len(Y), ROWS):
+            part = slice(start, start + ROWS)
+            fields = {f: a[:, part] for f in predictive.FIELDS if (a := getattr(predictive, f)) is not None}
+            self._add_rows(Predictive(**fields), Y[part], offset + start)
+
+    def _add_rows(self, predictive: Predictive, Y: np.ndarray, offset: int) -> None:
+        N, P = Y.shape
+        y = Y.ravel()
+        draws = predictive.draw(self.num_draws, self.seed, offset)  # n, N, P
+        draws = np.ascontiguousarray(draws.transpose(1, 2, 0)).reshape(N * P, -1)  # points, n
+        kde = max(0, min(N, self.kde_rows - offset))
+        if P == 1 and kde:
+            self._keep("kde", kde_log_density(draws[:kde], y[:kde]))
+        chosen = self.kept[(self.kept >= offset) & (self.kept < offset + N)] - offset
+        self._keep("draws", draws.reshape(N, P, -1)[chosen])
+        draws.sort(axis=1)
+        self._keep("shapiro_w", shapiro_w(draws).reshape(N, P))
+        self._keep("mean", predictive.mixture_mean())
+        self._keep("sd", predictive.mixture_sd())
+        if predictive.kind == "mixture":
+            logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
+            self._keep("log_density", mixture.log_mean_exp(logp))
+            self.influence = self.influence + mixture.loglik_influence(logp)
+            mean, sd = predictive.mean.reshape(-1, N * P), np.sqrt(predictive.var).reshape(-1, N * P)
+            pit, score = mixture.cdf(mean, sd, y), crps.crps_mixture(mean, sd, y)
+            quantiles = mixture_quantiles(np.ascontiguousarray(mean.T), np.ascontiguousarray(sd.T))
+        else:
+            pit, score = calibration.pit_draws(draws, y), crps.crps_draws(draws, y)
+            quantiles = np.quantile(draws, LEVELS, axis=1).T
+        self._keep("pit", pit.reshape(N, P))
+        self._keep("crps", score.reshape(N, P))
+        scale, shift = self.y_std[:, None], self.y_mean[:, None]
+        self._keep("quantiles", (quantiles.reshape(N, P, -1) * scale + shift).astype(np.float32))
+
+    def _keep(self, name: str, values: np.ndarray) -> None:
+        self.parts.setdefault(name, []).append(values)
+
+    def finish(self, X: np.ndarray, Y: np.ndarray, rows: np.ndarray) -> tuple[dict, dict, dict, dict]:
+        """(metrics, details, predictions, draws) once all rows are in."""
+        points = {name: np.concatenate(values) for name, values in self.parts.items()}
+        original_Y = Y * self.y_std + self.y_mean
+        metrics = self._metrics(points, Y)
+        original_X = X * np.reshape(self.split.x_std, -1) + np.reshape(self.split.x_mean, -1)
+        if self.split.log_density is not None and "log_density" in points:
+            truth = np.reshape(self.split.log_density(original_X, original_Y), -1)
+            metrics.update(kl_to_truth(truth, points["log_density"] - self.log_scale))
+        details = {"pit_histogram": calibration.pit_histogram(points["pit"])}
+        return metrics, details, self._predictions(points, original_Y, rows), self._draws(
+            points["draws"], original_X[self.kept], original_Y[self.kept], rows[self.kept])
+
+    @property
+    def log_scale(self) -> float:
+        return float(np.log(self.y_std).sum())
+
+    def _metrics(self, points: dict[str, np.ndarray], Y: np.ndarray) -> dict[str, float | None]:
+        error = points["mean"] - Y
+        metrics: dict[str, float | None] = {}
+        for name, key in (("test_loglik", "log_density"), ("test_loglik_kde", "kde")):
+            value = float(points[key].mean()) if key in points else None
+            metrics[name] = None if value is None else value - self.log_scale
+            metrics[f"{name}_std"] = value
+        metrics["test_loglik_mc_se"] = self._mc_se() if "log_density" in points else None
+        for suffix, scale in (("", self.y_std), ("_std", 1.0)):
+            metrics[f"test_rmse{suffix}"] = float(np.sqrt(np.mean((error * scale) ** 2)))
+            metrics[f"test_crps{suffix}"] = float(np.mean(points["crps"] * scale))
+        metrics["test_coverage95"] = calibration.coverage(points["pit"])
+        metrics["test_pit_ks"] = calibration.ks_distance(points["pit"])
+        metrics["shapiro_w_median"] = float(np.median(points["shapiro_w"]))
+        return metrics
+
+    def _mc_se(self) -> float | None:
+        """One component where more were asked for is exact; one sample tells nothing of its error."""
+        if self.components > 1:
+            return mixture.loglik_mc_se(np.asarray(self.influence), self.num_rows)
+        return 0.0 if self.num_samples > 1 else None
+
+    def _predictions(self, points: dict, original_Y: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """One line per test row and output; log_density is that of the row, over all its outputs."""
+        N, P = original_Y.shape
+        table = {
+            "row": np.repeat(np.asarray(rows, dtype=np.int64), P),
+            "output": np.tile(np.arange(P, dtype=np.int16), N),
+            "y": original_Y.ravel(),
+            "mean": (points["mean"] * self.y_std + self.y_mean).ravel(),
+            "sd": (points["sd"] * self.y_std).ravel(),
+        }
+        if "log_density" in points:
+            table["log_density"] = np.repeat(points["log_density"] - self.log_scale, P)
+        table["shapiro_w"] = points["shapiro_w"].ravel()
+        table["pit"] = points["pit"].ravel()
+        quantiles = points["quantiles"].reshape(N * P, -1)
+        return table | {name: quantiles[:, i] for i, name in enumerate(QUANTILE_NAMES)}
+
+    def _draws(self, draws: np.ndarray, X: np.ndarray, Y: np.ndarray, rows: np.ndarray) -> dict:
+        """One line per kept row and output, with its inputs x (D,) and its draws (n,), original units."""
+        R, P, n = draws.shape
+        draws = draws * self.y_std[:, None] + self.y_mean[:, None]
+        return {
+            "row": np.repeat(np.asarray(rows, dtype=np.int64), P),
+            "output": np.tile(np.arange(P, dtype=np.int16), R),
+            "y": Y.ravel(),
+            "x": np.repeat(X, P, axis=0),
+            "draws": draws.reshape(R * P, n).astype(np.float32),
+        }
+
+
+def kl_to_truth(true_log_density: np.ndarray, log_density: np.ndarray) -> dict[str, float | None]:
+    """mean log p_true(y) - log p_model(y) over test points, with its standard error over points."""
+    gap = true_log_density - log_density
+    se = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else None
+    return {"test_kl_to_truth": float(gap.mean()), "test_kl_to_truth_se": se}
+
+
+SCORERS: dict[str, Callable] = {"regression": RegressionScorer}  # by the task of the split
