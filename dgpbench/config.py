@@ -101,7 +101,8 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
     if folders[1:]:
-        quoted = ",".join('"file://' + str(f).replace("\\", "\\\\").replace('"', '\\"') + '"' for f in folders[1:])
+        escaped = (str(folder).replace("\\", "\\\\").replace('"', '\\"') for folder in folders[1:])
+        quoted = ",".join(f'"file://{folder}"' for folder in escaped)
         overrides = [*overrides, f"hydra.searchpath=[{quoted}]"]
     try:
         with initialize_config_dir(str(folders[0]), version_base="1.3"):

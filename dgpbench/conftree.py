@@ -24,10 +24,10 @@ def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
     for given in config_dirs:
         folder = Path(given).expanduser().resolve()
         if not folder.is_dir():
-            raise UserError(f"--config-dir {given} is no folder; give the folder that holds model/, dataset/, ...")
+            raise UserError(f"--config-dir {given} is no folder; give one that holds model/, dataset/, ...")
         for group in groups():
             for name in sorted(set(options(group)) & set(options(group, [folder]))):
-                raise UserError(f"{group}/{name}.yaml in {given} has the name of a built-in {group}; rename it")
+                raise UserError(f"{group}/{name}.yaml in {given} is named like a built-in {group}; rename it")
         folders.append(folder)
     return folders
 

@@ -35,7 +35,7 @@ def config_key(cfg: dict, data_hash: str) -> str:
 
 
 def run_key(cfg: dict, data_hash: str) -> str:
-    """Key of one unit of work. Under budget.seconds, give `device` and `threads` resolved, not auto or null."""
+    """Key of one unit. Under budget.seconds, give `device` and `threads` resolved, not as auto and null."""
     return _digest({**settings(cfg), "split": cfg["split"], "seed": cfg["seed"]}, data_hash)
 
 

@@ -166,7 +166,7 @@ def check_kernel(name: str, value: Any) -> str:
     for part in parts or [value]:
         if part not in KERNELS and not (part == "white" and len(parts) > 1):
             hint = did_you_mean(str(part), KERNELS)
-            raise UserError(f"{name}={show_value(value)} is no kernel{hint}, and sums such as rbf+linear, rbf+white")
+            raise UserError(f"{name}={show_value(value)} is no kernel{hint}, or a sum: rbf+linear, rbf+white")
     return value
 
 

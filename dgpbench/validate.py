@@ -91,8 +91,8 @@ def _model(values: dict) -> dict:
         layers = model["layers"]
         unknown = [layer for layer in layers if layer not in LAYERS]
         if unknown or not layers:
-            raise UserError(f"model.layers={show_value(layers)} is not allowed; it must be a list of layers such "
-                            f"as [gp,gp], each one of: {', '.join(LAYERS)}")
+            raise UserError(f"model.layers={show_value(layers)} is not allowed; it must be a list such as "
+                            f"[gp,gp], each one of: {', '.join(LAYERS)}")
     if model.get("inner_noise_trainable") and model.get("inner_noise") == 0:
         raise UserError("model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a "
                         "noise above 0")
@@ -108,13 +108,13 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
         if not str(layer).isdecimal() or int(layer) >= depth:
             raise UserError(f"{name} names no layer; layers are numbered 0 to {depth - 1}")
         if not isinstance(settings, dict):
-            raise UserError(f"{name}={show_value(settings)} is not allowed; it must be a mapping of settings, "
+            raise UserError(f"{name}={show_value(settings)} is not allowed; it must be a mapping, "
                             f"e.g. {name}.kernel=matern52")
         _names(f"{name}.", settings, list(PER_LAYER))
         out[str(int(layer))] = {k: check_field(f"{name}.{k}", v, MODEL[k]) for k, v in settings.items()}
         fixed = [k for k in settings if k in LAST_LAYER_FIXED]
         if int(layer) == depth - 1 and fixed:
-            raise UserError(f"{name}.{fixed[0]} does not apply to the last layer; it is a setting of inner layers")
+            raise UserError(f"{name}.{fixed[0]} is a setting of inner layers and not of the last")
     return dict(sorted(out.items(), key=lambda item: int(item[0])))
 
 
