@@ -66,8 +66,10 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
             override = parser.parse_override(text)
         except HydraException as error:
             reason = str(error).splitlines()[-2 if "See http" in str(error) else -1]
-            raise UserError(f"cannot read '{text}' ({reason}); quote a value that holds special "
-                            "characters: 'name=\"value\"'") from None
+            raise UserError(
+                f"cannot read '{text}' ({reason}); quote a value that holds special "
+                "characters: 'name=\"value\"'"
+            ) from None
         name = override.key_or_group
         if override.is_delete() or override.is_add() or override.is_force_add():
             raise UserError(f"cannot read '{text}'; fields are set with name=value, not added or deleted")

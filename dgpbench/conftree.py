@@ -9,6 +9,7 @@ from pathlib import Path
 from dgpbench.errors import UserError
 
 FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
+ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+,(\w+)\}")  # shown as the value without the variable
 
 
 def conf_dir() -> Path:
@@ -48,10 +49,12 @@ def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path
 
 
 def explanation(path: Path) -> str:
-    """The first comment line of an option's file (Hydra wants its own `# @package` line before it)."""
-    with path.open(encoding="utf-8") as lines:
-        first = next((line for line in lines if not line.startswith("# @")), "").strip()
-    return first.lstrip("# ") if first.startswith("#") else ""
+    """The comment that opens an option's file (after Hydra's own `# @package` line), else its title field."""
+    with path.open(encoding="utf-8") as file:
+        lines = [line.strip() for line in file if not line.startswith("# @")]
+    if lines and lines[0].startswith("#"):
+        return lines[0].lstrip("# ")
+    return next((line[6:].strip().strip("'\"") for line in lines if line.startswith("title:")), "")
 
 
 def fields(path: Path, prefix: str = "") -> list[tuple[str, str, str]]:
@@ -69,7 +72,8 @@ def fields(path: Path, prefix: str = "") -> list[tuple[str, str, str]]:
             continue
         parents[depth:] = [match["name"]]
         if match["value"]:
-            rows.append((prefix + ".".join(parents), match["value"].strip(), match["text"] or ""))
+            value = ENVIRONMENT.sub(r"\1", match["value"].strip())
+            rows.append((prefix + ".".join(parents), value, match["text"] or ""))
     return rows
 
 
@@ -79,6 +83,7 @@ def main_fields() -> list[tuple[str, str, str]]:
     shared = {"protocol": "_base", "model": "_gp", "inference": "_base", "budget": "default"}
     rows = fields(root / "config.yaml")
     for group, stem in shared.items():
+        if group == "model":
+            rows.append(("model.layers", "[gp, gp]", "the layers, inputs first"))
         rows += fields(root / group / f"{stem}.yaml", f"{group}.")
-    rows.append(("model.layers", "[gp, gp]", "the layers, inputs first"))
     return [row for row in rows if row[0] not in ("experiment", "paths.config_dirs", "budget.name")]

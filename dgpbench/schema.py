@@ -31,8 +31,14 @@ class Field:
     def describe(self) -> str:
         if self.choices:
             return "one of " + ", ".join(show_value(c) for c in self.choices)
-        word = {int: "a whole number", float: "a number", bool: "true or false", str: "text",
-                list: "a list", dict: "a mapping"}[self.type]
+        word = {
+            int: "a whole number",
+            float: "a number",
+            bool: "true or false",
+            str: "text",
+            list: "a list",
+            dict: "a mapping",
+        }[self.type]
         ends = (("at least", self.low), ("above", self.above), ("at most", self.high), ("below", self.below))
         limits = [f"{text} {show_value(value)}" for text, value in ends if value is not None]
         return word + (" " + " and ".join(limits) if limits else "") + (", or null" if self.null else "")
@@ -115,12 +121,16 @@ MODEL: dict[str, Field] = {
     "jitter": Field(float, low=0, below=1),
     "layer_overrides": Field(dict),
 }
-PER_LAYER = tuple(k for k in MODEL if k not in ("_target_", "name", "layers", "max_width",
-                                                "likelihood_variance", "jitter", "layer_overrides"))
+PER_LAYER = tuple(
+    k
+    for k in MODEL
+    if k
+    not in ("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides")
+)
 CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these
     "paths": {"results": TEXT, "datasets": TEXT, "mirror": Field(str, null=True), "config_dirs": Field(list)},
     "engine": {
-        "block_steps": COUNT,
+        "block_seconds": POSITIVE,
         "checkpoint_seconds": POSITIVE,
         "memory_limit_gb": POSITIVE,
         "tensorboard": SWITCH,

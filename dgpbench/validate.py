@@ -91,11 +91,14 @@ def _model(values: dict) -> dict:
         layers = model["layers"]
         unknown = [layer for layer in layers if layer not in LAYERS]
         if unknown or not layers:
-            raise UserError(f"model.layers={show_value(layers)} is not allowed; it must be a list such as "
-                            f"[gp,gp], each one of: {', '.join(LAYERS)}")
+            raise UserError(
+                f"model.layers={show_value(layers)} is not allowed; it must be a list such as "
+                f"[gp,gp], each one of: {', '.join(LAYERS)}"
+            )
     if model.get("inner_noise_trainable") and model.get("inner_noise") == 0:
-        raise UserError("model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a "
-                        "noise above 0")
+        raise UserError(
+            "model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a noise above 0"
+        )
     if "layer_overrides" in model:
         model["layer_overrides"] = _layer_overrides(model["layer_overrides"], len(model.get("layers", [])))
     return model
@@ -108,8 +111,10 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
         if not str(layer).isdecimal() or int(layer) >= depth:
             raise UserError(f"{name} names no layer; layers are numbered 0 to {depth - 1}")
         if not isinstance(settings, dict):
-            raise UserError(f"{name}={show_value(settings)} is not allowed; it must be a mapping, "
-                            f"e.g. {name}.kernel=matern52")
+            raise UserError(
+                f"{name}={show_value(settings)} is not allowed; it must be a mapping, "
+                f"e.g. {name}.kernel=matern52"
+            )
         _names(f"{name}.", settings, list(PER_LAYER))
         out[str(int(layer))] = {k: check_field(f"{name}.{k}", v, MODEL[k]) for k, v in settings.items()}
         fixed = [k for k in settings if k in LAST_LAYER_FIXED]
@@ -121,7 +126,8 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 def _relations(cfg: dict) -> None:
     splits, split = cfg["protocol"]["splits"], cfg["split"]
     if split >= splits:
-        raise UserError(f"split={split} is out of range; protocol {cfg['protocol']['name']} has splits 0 to "
-                        f"{splits - 1}")
+        raise UserError(
+            f"split={split} is out of range; protocol {cfg['protocol']['name']} has splits 0 to {splits - 1}"
+        )
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")

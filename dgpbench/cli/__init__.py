@@ -1,0 +1,117 @@
+"""The command line: verbs only. Nothing heavy is imported before a verb needs it."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from dgpbench import __version__
+from dgpbench.errors import Interrupted, UserError
+from dgpbench.suggest import did_you_mean
+
+# Each verb's module has add_parser(subparsers) and main(args) -> exit code.
+VERBS = {
+    "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
+    "data": ("dgpbench.data.commands", "list, show, fetch and verify datasets"),
+    "show": ("dgpbench.store.show", "finished runs as a table"),
+    "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
+    "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
+    "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
+}
+COMPLETE = "_complete"
+FILE_ERRORS = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.ENOTDIR)
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are UserErrors, so that every bad input ends in the same one line."""
+
+    def error(self, message: str):
+        raise UserError(f"{message}; see `{self.prog} --help`")
+
+
+def entry() -> None:
+    sys.exit(main())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 or 143 interrupted."""
+    try:
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+    except UserError as error:
+        return _fail(" ".join(str(error).split()), 2)
+    except Interrupted as error:
+        return _fail(str(error), 128 + error.signal_number)
+    except KeyboardInterrupt:
+        return _fail("interrupted; the same command starts or resumes the run", 130)
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.errno not in FILE_ERRORS:
+            raise
+        where = f": {error.filename}" if error.filename else ""
+        return _fail(
+            f"{error.strerror}{where}; free space or name another folder with paths.results=DIR "
+            "or paths.datasets=DIR",
+            2,
+        )
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"dgpbench: error: {message}" if code < 128 else f"dgpbench: {message}", file=sys.stderr)
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    verb = argv[0] if argv else "--help"
+    if verb == COMPLETE:
+        from dgpbench.cli.completion import complete
+
+        return complete(argv[1:])
+    if verb in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if verb in ("-V", "--version"):
+        print(f"dgpbench {__version__}")
+        return 0
+    if verb not in VERBS:
+        raise UserError(f"unknown command '{verb}'{did_you_mean(verb, VERBS)}")
+    return _run_verb(verb, argv)
+
+
+def _run_verb(verb: str, argv: list[str]) -> int:
+    module = importlib.import_module(VERBS[verb][0])
+    parser = Parser(prog="dgpbench")
+    module.add_parser(parser.add_subparsers(dest="verb"))
+    args, rest = parser.parse_known_args(argv)
+    words = next((getattr(args, name) for name in ("overrides", "filters") if hasattr(args, name)), None)
+    for word in rest:  # name=value after an option, which argparse leaves over
+        if word.startswith("-") or words is None:
+            name = word.lstrip("-")
+            hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if verb == "run" else ""
+            raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
+        words.append(word)
+    return module.main(args)
+
+
+def _overview() -> str:
+    width = max(map(len, VERBS))
+    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in VERBS.items()]
+    return "\n".join(
+        [
+            "usage: dgpbench COMMAND [arguments]",
+            "",
+            "Fair, fast, repeatable comparisons of deep Gaussian processes.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "  dgpbench run model=dgp3 dataset=kin8nm    one run; `dgpbench run --help` lists all settings",
+            "  dgpbench COMMAND --help                   more about a command",
+            "  dgpbench --version",
+        ]
+    )

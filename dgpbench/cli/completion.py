@@ -1,0 +1,107 @@
+"""Shell completion: a small function that asks `dgpbench _complete`, which reads conf/ and imports little."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from dgpbench.conftree import conf_dir, groups, main_fields, options
+
+SCRIPTS = {
+    "bash": """\
+_dgpbench() {
+  local line=${COMP_LINE:0:COMP_POINT} words before reply
+  read -r -a words <<< "$line"
+  [[ $line == *[[:space:]] ]] && words+=("")
+  before=${words[${#words[@]}-1]}
+  [[ $before == *=* && $COMP_WORDBREAKS == *=* ]] && before=${before%"${before##*=}"} || before=""
+  COMPREPLY=()
+  while IFS= read -r reply; do COMPREPLY+=("${reply#"$before"}"); done \\
+    < <("${words[0]}" _complete "${words[@]:1}" 2>/dev/null)
+  [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+}
+complete -o default -F _dgpbench dgpbench
+# Use: eval "$(dgpbench completion bash)", or put that line into ~/.bashrc
+""",
+    "zsh": """\
+#compdef dgpbench
+_dgpbench() {
+  local -a replies
+  replies=("${(@f)$("${words[1]}" _complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  compadd -S '' -- ${replies:#}
+}
+compdef _dgpbench dgpbench
+# Use: eval "$(dgpbench completion zsh)" after compinit, or put that line into ~/.zshrc
+""",
+    "fish": """\
+function __dgpbench
+    set -l words (commandline -opc) (commandline -ct)
+    $words[1] _complete $words[2..-1] 2>/dev/null
+end
+complete -c dgpbench -f -a '(__dgpbench)'
+# Use: dgpbench completion fish | source
+""",
+}
+FLAGS = {
+    "run": ("--force", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
+    "rescore": ("--results", "--quiet", "--help"),
+}
+WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPTS)}
+VALUES = {
+    "precision": ("float64", "mixed", "float32"),
+    "device": ("auto", "cpu", "gpu"),
+}
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "completion",
+        help="print the shell function that completes dgpbench commands",
+        description='Print the completion function of a shell. For bash: eval "$(dgpbench completion bash)"',
+    )
+    parser.add_argument("shell", choices=sorted(SCRIPTS))
+
+
+def main(args: argparse.Namespace) -> int:
+    print(SCRIPTS[args.shell], end="")
+    return 0
+
+
+def complete(words: Sequence[str]) -> int:
+    """Print what the last of `words` may become, one completion per line."""
+    for word in candidates(list(words) or [""]):
+        print(word)
+    return 0
+
+
+def candidates(words: list[str]) -> list[str]:
+    from dgpbench.cli import VERBS
+
+    *before, current = words
+    if not before:
+        return [verb for verb in (*VERBS, "--help", "--version") if verb.startswith(current)]
+    verb = before[0]
+    if verb == "data" and len(before) > 1:
+        found = list(options("dataset"))
+    elif verb in ("run", "show", "rescore") and not current.startswith("-"):
+        found = _overrides(current, before)
+    else:
+        found = [*WORDS.get(verb, ()), *FLAGS.get(verb, ("--help",))]
+    return [word for word in found if word.startswith(current)]
+
+
+def _overrides(current: str, before: list[str]) -> list[str]:
+    """Group names and fields up to the equals sign, then the options of that group or the known values."""
+    folders = [conf_dir(), *_config_dirs(before)]
+    name, equals, _ = current.partition("=")
+    if not equals:
+        return [f"{word}=" for word in (*groups(folders), *(field for field, _, _ in main_fields()))]
+    values = options(name, folders) if name in groups(folders) else VALUES.get(name, ())
+    return [f"{name}={value}" for value in values]
+
+
+def _config_dirs(before: list[str]) -> list[Path]:
+    pairs = zip(before, before[1:], strict=False)
+    given = [Path(value).expanduser() for flag, value in pairs if flag == "--config-dir"]
+    return [folder for folder in given if folder.is_dir()]

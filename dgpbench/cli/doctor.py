@@ -1,0 +1,151 @@
+"""`dgpbench doctor`: is this machine ready? Prints one line per check; exit 1 if something is broken."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+from dgpbench import __version__
+
+OK, WARN, BROKEN = "ok", "note", "BROKEN"
+PACKAGES = (
+    "tensorflow",
+    "tensorflow-probability",
+    "gpflow",
+    "hydra-core",
+    "numpy",
+    "scipy",
+    "pandas",
+    "scikit-learn",
+    "rich",
+    "pyarrow",
+)
+FAST_FLOAT64 = ("P100", "V100", "A100", "A30", "H100", "H200", "GH200", "B200", "MI")
+THREAD_LIMITS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+LOW_SPACE = 2 << 30
+Check = tuple[str, str, str]  # status, name, text
+
+
+def add_parser(subparsers) -> None:
+    subparsers.add_parser(
+        "doctor",
+        help="check this machine and installation",
+        description="Check versions, devices, threads, folders, the data mirror, and a small model's numbers "
+        "against a closed form. Exit code 1 if something is broken.",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    broken = 0
+    for check in (_versions, _folders, _mirror, _machine, _self_check):
+        for status, name, text in _guarded(check):
+            broken += status == BROKEN
+            print(f"{status:<6}  {name:<22}  {text}", flush=True)
+    print("all well" if not broken else f"{broken} broken", flush=True)
+    return 1 if broken else 0
+
+
+def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """A check that itself fails is a finding, not a traceback."""
+    try:
+        yield from check()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with an installation is what we report
+        text = " ".join(str(error).split())
+        yield BROKEN, check.__name__.strip("_").replace("_", "-"), f"{type(error).__name__}: {text}"
+
+
+def _versions() -> Iterator[Check]:
+    supported = (3, 10) <= sys.version_info < (3, 13)
+    yield OK if supported else BROKEN, "python", f"{platform.python_version()} (3.10 to 3.12 are supported)"
+    yield OK, "dgpbench", f"{__version__} on {platform.platform(terse=True)} {platform.machine()}"
+    for package in PACKAGES:
+        try:
+            yield OK, package, metadata.version(package)
+        except metadata.PackageNotFoundError:
+            yield BROKEN, package, "not installed; install dgpbench again: pip install dgpbench"
+
+
+def _paths() -> dict:
+    from dgpbench.config import compose
+
+    return compose()["paths"]
+
+
+def _folders() -> Iterator[Check]:
+    paths = _paths()
+    for name in ("results", "datasets"):
+        folder = Path(paths[name]).absolute()
+        existing = next(p for p in (folder, *folder.parents) if p.exists())
+        try:
+            with tempfile.TemporaryFile(dir=existing) as handle:
+                handle.write(b"dgpbench")
+        except OSError as error:
+            yield BROKEN, name, f"{folder} cannot be written ({error.strerror}); set paths.{name}=DIR"
+            continue
+        free = shutil.disk_usage(existing).free
+        status = OK if free > LOW_SPACE else WARN
+        yield status, name, f"{folder} can be written, {free / 2**30:.0f} GB free"
+
+
+def _mirror() -> Iterator[Check]:
+    mirror = _paths()["mirror"]
+    if not mirror:
+        yield OK, "mirror", "none set (DGPBENCH_MIRROR or paths.mirror); data come from packages and upstream"
+    elif "://" in mirror:
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
+        try:
+            urlopen(Request(mirror, method="HEAD"), timeout=5).close()
+        except HTTPError as error:  # it answers, if not for its own base address
+            yield OK, "mirror", f"{mirror} answers ({error.code})"
+        except (OSError, ValueError) as error:
+            yield BROKEN, "mirror", f"{mirror} does not answer ({error})"
+        else:
+            yield OK, "mirror", f"{mirror} answers"
+    else:
+        found = Path(mirror).expanduser().is_dir()
+        yield OK if found else BROKEN, "mirror", f"{mirror} is {'a folder' if found else 'no folder'}"
+
+
+def _machine() -> Iterator[Check]:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    limits = [f", {name}={os.environ[name]}" for name in THREAD_LIMITS if name in os.environ]
+    yield OK, "threads", f"{usable} of {os.cpu_count()} cores usable" + "".join(limits)
+    began = time.perf_counter()
+    from dgpbench.engine.platform import MALLOC_TUNED, tf
+
+    yield OK, "start-up", f"TensorFlow imported in {time.perf_counter() - began:.1f} s"
+    if MALLOC_TUNED:
+        yield OK, "malloc", "large buffers are kept between steps"
+    else:
+        yield WARN, "malloc", "not tuned on this C library: large batches are slower"
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        yield OK, "devices", "CPU only (a GPU needs: pip install 'dgpbench[gpu]')"
+    for gpu in gpus:
+        name = tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+        yield OK, "devices", str(name)
+        if not any(word in name for word in FAST_FLOAT64):
+            yield WARN, "float64", f"{name} may be slow in float64; precision=mixed is there for such cards"
+    if gpus and tf.config.experimental.tensor_float_32_execution_enabled():
+        yield BROKEN, "tf32", "TF32 is on: float32 products have 10 bits only; unset NVIDIA_TF32_OVERRIDE"
+    elif gpus:
+        yield OK, "tf32", "off"
+
+
+def _self_check() -> Iterator[Check]:
+    from dgpbench.cli.selfcheck import sparse_gp_bounds
+
+    began = time.perf_counter()
+    ours, exact = sparse_gp_bounds()
+    text = f"sparse GP bound {ours:.8f}, closed form {exact:.8f}, {time.perf_counter() - began:.1f} s"
+    yield OK if abs(ours - exact) < 1e-6 * abs(exact) else BROKEN, "self-check", text

@@ -1,0 +1,140 @@
+"""What a run shows: its plan, a live line, notes, and a small table at the end.
+
+The result goes to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+PLAIN_SECONDS = 10.0  # between lines when standard error is no terminal
+NAMES = {
+    "test_loglik": "log-likelihood",
+    "test_loglik_kde": "log-likelihood (KDE)",
+    "test_loglik_mc_se": "log-likelihood, Monte Carlo s.e.",
+    "test_rmse": "RMSE",
+    "test_crps": "CRPS",
+    "test_coverage95": "coverage of the 95 % interval",
+    "test_pit_ks": "PIT distance from uniform",
+    "shapiro_w_median": "Shapiro-Wilk W (median)",
+    "test_accuracy": "accuracy",
+    "test_auc": "AUC",
+    "test_brier": "Brier score",
+    "test_ece": "calibration error",
+}
+
+
+class Reporter:
+    """verbosity -1: the result only; 0: normal; 1 and more: more notes and lines."""
+
+    def __init__(self, verbosity: int = 0, out: Console | None = None, err: Console | None = None):
+        self.verbosity = verbosity
+        self._out = out or Console(highlight=False)
+        self._err = err or Console(stderr=True, highlight=False)
+        self._bar = self._task = None
+        self._steps: int | None = None
+        self._seconds: float | None = None
+        self._began = self._last = 0.0
+        self._line = ""
+
+    def plan(self, lines: list[tuple[str, str]]) -> None:
+        """What will be done, as (name, text) pairs."""
+        if self.verbosity < 0:
+            return
+        width = max((len(name) for name, _ in lines), default=0)
+        for name, text in lines:
+            self._print(f"{name:<{width}}  {text}")
+
+    def note(self, text: str) -> None:
+        if self.verbosity >= 0:
+            self._print(text)
+
+    def start(self, total_steps: int | None, total_seconds: float | None) -> None:
+        self._steps, self._seconds = total_steps, total_seconds
+        self._began, self._last, self._line = time.monotonic(), -math.inf, ""
+        if self.verbosity >= 0 and self._err.is_terminal:
+            from rich.progress import BarColumn, Progress, TextColumn
+
+            columns = (BarColumn(20), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=self._err, transient=True)
+            self._task = self._bar.add_task("compiling", total=total_steps if total_steps else total_seconds)
+            self._bar.start()
+
+    def update(self, step: int, bound: float, steps_per_second: float, seconds_left: float | None) -> None:
+        """One look at the training: called by the engine after each block of steps."""
+        if self.verbosity < 0:
+            return
+        self._line = self._describe(step, bound, steps_per_second, seconds_left)
+        if self._bar is not None:
+            done = step if self._steps else time.monotonic() - self._began
+            self._bar.update(self._task, completed=done, description=self._line)
+        elif time.monotonic() - self._last >= PLAIN_SECONDS / (5 if self.verbosity > 0 else 1):
+            self._plain()
+
+    def stop(self) -> None:
+        """End of the live line; the last state stays as a plain line. May be called twice."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+        if self._line:
+            self._plain()
+
+    def result(self, record: dict, path: str | Path) -> None:
+        """The metrics in the record and where it lies."""
+        rows = metric_rows(record.get("metrics") or {})
+        if rows:
+            from rich.table import Table
+
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            table.add_column("test", no_wrap=True)
+            table.add_column("original units", justify="right", no_wrap=True)
+            table.add_column("standardised", justify="right", no_wrap=True)
+            for row in rows:
+                table.add_row(*row)
+            self._out.print(table)
+        self._show(self._out, f"record: {path}")
+
+    def _describe(self, step: int, bound: float, rate: float, left: float | None) -> str:
+        of = f"/{self._steps:,}" if self._steps else ""
+        parts = [f"step {step:,}{of}", f"bound {bound:.6g}"]
+        if rate:
+            parts.append(f"{rate:,.4g} steps/s" if rate < 1000 else f"{rate:,.0f} steps/s")
+        if left is not None and math.isfinite(left):
+            parts.append(f"{clock(left)} left")
+        return "  ".join(parts)
+
+    def _plain(self) -> None:
+        self._print(self._line)
+        self._line, self._last = "", time.monotonic()
+
+    def _print(self, text: str) -> None:
+        self._show(self._err, text)
+
+    @staticmethod
+    def _show(console: Console, text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def clock(seconds: float) -> str:
+    """1:05 or 2:03:04."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def metric_rows(metrics: dict) -> list[tuple[str, str, str]]:
+    """(name, value in original units, value in standardised units); a metric without units has one value."""
+    bases = dict.fromkeys(name.removesuffix("_std") for name in metrics)
+    order = [b for b in NAMES if b in bases] + [b for b in bases if b not in NAMES]
+    rows = [(NAMES.get(b, b), _number(metrics.get(b)), _number(metrics.get(f"{b}_std"))) for b in order]
+    return [row for row in rows if row[1] or row[2]]
+
+
+def _number(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ""
+    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
