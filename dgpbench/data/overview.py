@@ -1,0 +1,140 @@
+"""What the `data` verbs need, as plain values: list rows, the text of one entry, fetching, verifying."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dgpbench.data.catalogue import Entry, Source, catalogue, find
+from dgpbench.errors import UserError
+
+
+def default_paths(datasets: str | None = None, mirror: str | None = None) -> dict:
+    """Given value, else environment, else the folder `datasets` here and no mirror."""
+    return {
+        "datasets": datasets or os.environ.get("DGPBENCH_DATASETS") or "datasets",
+        "mirror": mirror or os.environ.get("DGPBENCH_MIRROR") or None,
+    }
+
+
+def places(entry: Entry, paths: dict) -> list[str]:
+    """Where a dataset can be had now, in the order of the chain; asks no network."""
+    if entry.kind == "csv":
+        return ["your file"]
+    folder, mirror = Path(paths["datasets"]) / entry.name, paths.get("mirror")
+    found = ["cached"] if _cached(entry, folder) else []
+    if entry.kind == "synthetic":
+        return [*found, "generated"]
+    files = [s for s in entry.sources if s.kind == "file"]
+    if mirror and any(_mirrored(s, mirror) for s in files):
+        found.append("mirror")
+    found += ["wheel"] if any(s.kind == "wheel" for s in entry.sources) else []
+    found += ["url"] if files else []
+    return found or ["by hand"]
+
+
+def _cached(entry: Entry, folder: Path) -> bool:
+    if entry.kind == "synthetic":
+        return any(folder.glob("*/meta.json"))
+    raw = any(all((folder / f.name).is_file() for f in s.files) for s in entry.sources)
+    return raw or (folder / "meta.json").is_file()
+
+
+def _mirrored(source: Source, mirror: str) -> bool:
+    if mirror.startswith(("http://", "https://")):
+        return True
+    return all((Path(mirror) / f.path).is_file() for f in source.files)
+
+
+def list_rows(paths: dict | None = None) -> list[dict]:
+    """One row per dataset: name, n, d, task, where, traps (how many), title."""
+    paths = paths or default_paths()
+    return [
+        {
+            "name": e.name,
+            "n": e.n,
+            "d": e.d,
+            "task": e.task,
+            "where": places(e, paths),
+            "traps": len(e.traps),
+            "title": e.title,
+            "thesis": e.thesis,
+        }
+        for e in catalogue().values()
+    ]
+
+
+def show_text(name: str, paths: dict | None = None) -> str:
+    """Everything the catalogue knows of one dataset."""
+    e, paths = find(name), paths or default_paths()
+    size = f"{e.n} rows, {e.d} inputs" if e.n else "any size"
+    lines = [f"{e.name}: {e.title}", f"task      {e.task}, {size}"]
+    if e.kind != "csv":
+        lines.append(
+            f"target    {e.target}"
+            + (f" (mean {e.target_mean:.6g}, std {e.target_std:.6g})" if e.target_std else "")
+        )
+    if e.thesis:
+        lines.append(f"thesis    table {e.thesis}")
+    lines.append(f"now       {', '.join(places(e, paths))}")
+    for source in e.sources:
+        lines += _source_lines(source)
+    if e.published:
+        lines.append(
+            f"splits    {e.published['splits']} published (protocol gal2016): {e.published['folder']}"
+        )
+    if e.settings:
+        lines.append("settings  " + ", ".join(f"dataset.{k}={_plain(v)}" for k, v in e.settings.items()))
+    if e.kind == "csv":
+        lines.append(
+            "settings  dataset.target= column name, number from 0, or a list; default: the last column"
+        )
+    for label, value in (("data hash", e.data_sha256), ("licence", e.licence), ("citation", e.citation)):
+        if value:
+            lines.append(f"{label:<9} {value}")
+    lines += [f"trap      {t}" for t in e.traps]
+    if e.nearest:
+        lines.append(f"nearest   {e.nearest}")
+    return "\n".join(lines)
+
+
+def _source_lines(source: Source) -> list[str]:
+    if source.kind == "wheel":
+        lines = [f"wheel     {source.package} {source.version}: {source.files[0].path}"]
+    elif source.kind == "manual":
+        lines = [f"by hand   {source.files[0].name} from {source.page}"]
+    else:
+        lines = [f"url       {f.url}" for f in source.files]
+    return lines + [f"          sha256 {f.sha256 or 'not known: the shape is checked'}" for f in source.files]
+
+
+def _plain(value: object) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def fetch(names: list[str], paths: dict, note) -> list[tuple[str, str | None]]:
+    """Put each dataset into the cache, parsed; returns (name, None) or (name, why not)."""
+    entries = [find(name) for name in names]
+    done = []
+    for entry in entries:
+        try:
+            if entry.kind == "csv":
+                raise UserError("dataset csv is your own file: there is nothing to fetch")
+            from dgpbench.data.cache import load_data
+
+            data = load_data(entry, paths, note)
+            note(
+                f"{entry.name}: {len(data.X)} rows, {data.X.shape[1]} inputs in {paths['datasets']}/{entry.name} "
+                f"(from {data.meta['origin']['stage']})"
+            )
+            done.append((entry.name, None))
+        except UserError as error:
+            done.append((entry.name, str(error)))
+    return done
+
+
+def verify(paths: dict, note) -> list[tuple[str, str | None]]:
+    """Check every cached file in full: sources against their sha256, parsed arrays against their hashes."""
+    from dgpbench.data.check import verify_all
+
+    return verify_all(paths, note)

@@ -1,0 +1,173 @@
+"""The user's own file: .csv, .csv.gz or .parquet, streamed into the parsed cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dgpbench.data.cache import Blocks, Recipe, key_of
+from dgpbench.data.catalogue import Entry
+from dgpbench.data.sources import Note
+from dgpbench.data.text import open_text, split_fields, text_chunks
+from dgpbench.errors import UserError
+
+_BATCH_VALUES = 1 << 20
+
+
+def recipe(entry: Entry, paths: dict) -> Recipe:
+    """The cache is keyed by path, reading options, size and modification time of the file."""
+    path = _existing(entry)
+    options = {
+        "target": entry.target,
+        "header": entry.settings.get("header", "auto"),
+        "drop": list(entry.settings.get("drop") or []),
+    }
+    stat, place = path.stat(), key_of([str(path.resolve()), options])
+    key = key_of([str(path.resolve()), options, stat.st_size, stat.st_mtime_ns])
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.split(".")[0])[:40]
+
+    def make(note: Note) -> tuple[Blocks, str, dict]:
+        read = _parquet if path.suffix == ".parquet" else _text
+        return read(path, options), key, {"stage": "own file", "file": str(path)}
+
+    return Recipe(Path(paths["datasets"]) / entry.name / f"{stem}-{place[:8]}", frozenset([key]), make, {})
+
+
+def _existing(entry: Entry) -> Path:
+    given = entry.settings.get("path")
+    if not given:
+        raise UserError(
+            "dataset.path is not set; name your file: dataset=csv dataset.path=my.csv dataset.target=price"
+        )
+    path = Path(str(given)).expanduser()
+    if path.is_dir():
+        raise UserError(f"dataset.path={path} is a folder; give a file (.csv, .csv.gz or .parquet)")
+    if not path.is_file():
+        raise UserError(f"dataset.path={path}: no such file (looked in {Path.cwd()}); check the path")
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty; at least 5 rows of numbers are needed")
+    return path
+
+
+def _text(path: Path, options: dict) -> Blocks:
+    delimiter, first, skipped = _first_line(path)
+    fields = split_fields(first, delimiter)
+    header = _has_header(fields, options["header"])
+    names = fields if header else None
+    inputs, targets = columns(len(fields), names, options, path)
+    wanted = sorted(inputs + targets)
+    inputs, targets = ([wanted.index(i) for i in part] for part in (inputs, targets))
+    usecols = None if len(wanted) == len(fields) else wanted
+    for chunk in text_chunks(path, delimiter, skipped + 1 if header else 0, usecols):
+        yield chunk[:, inputs], chunk[:, targets]
+
+
+def _first_line(path: Path) -> tuple[str | None, str, int]:
+    """Delimiter, first line that is not blank, and how many blank lines precede it."""
+    with open_text(path) as file:
+        for skipped, line in enumerate(file):
+            if line.strip():
+                counts = {c: line.count(c) for c in (",", ";", "\t")}
+                best = max(counts, key=counts.get)
+                return (best if counts[best] else None), line, skipped
+    raise UserError(f"{path} has only blank lines; at least 5 rows of numbers are needed")
+
+
+def _has_header(fields: list[str], setting: Any) -> bool:
+    if setting in (True, False):
+        return setting
+    if setting != "auto":
+        raise UserError(f"dataset.header={setting!r}; allowed: auto, true, false")
+    return any(not _is_number(field) for field in fields)
+
+
+def _is_number(text: str) -> bool:
+    """An empty field is a missing value, not a column name."""
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
+
+
+def columns(
+    count: int, names: Sequence[str] | None, options: dict, path: Path
+) -> tuple[list[int], list[int]]:
+    """0-based positions of inputs and targets; columns go by name, by number from 0, or from -1 at the end."""
+    if count < 2:
+        raise UserError(
+            f"{path} has one column; at least one input and a target are needed (separated by comma, "
+            "semicolon, tab or blank)"
+        )
+    target = -1 if options["target"] is None else options["target"]
+    many = target if isinstance(target, list) else [target]
+    targets = [_position(t, count, names, path, "dataset.target") for t in many]
+    dropped = {_position(c, count, names, path, "dataset.drop") for c in options["drop"]}
+    if dropped & set(targets):
+        raise UserError(f"{path}: the target column is also in dataset.drop; take it out of one of them")
+    inputs = [i for i in range(count) if i not in dropped and i not in targets]
+    if not inputs:
+        raise UserError(f"{path}: no input column is left; shorten dataset.drop")
+    return inputs, targets
+
+
+def _position(column: Any, count: int, names: Sequence[str] | None, path: Path, setting: str) -> int:
+    if names and str(column) in names:
+        if list(names).count(str(column)) > 1:
+            raise UserError(f"{path}: two columns are called {column!r}; give {setting} as a number from 0")
+        return list(names).index(str(column))
+    try:
+        number = int(str(column))
+    except ValueError:
+        number = count
+    if -count <= number < count:
+        return number % count
+    known = (
+        ", ".join(list(names)[:12]) + (", ..." if len(names) > 12 else "")
+        if names
+        else "no header line was found"
+    )
+    raise UserError(
+        f"{path}: {setting}={column!r} is no column; allowed: a name ({known}) or a number from 0 to "
+        f"{count - 1}"
+    )
+
+
+def _parquet(path: Path, options: dict) -> Blocks:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(
+            f"{path}: not a Parquet file that can be read ({str(error).splitlines()[0]})"
+        ) from error
+    with file:
+        names = file.schema_arrow.names
+        inputs, targets = columns(len(names), names, options, path)
+        wanted = [names[i] for i in inputs + targets]
+        for name in wanted:
+            kind = file.schema_arrow.field(name).type
+            if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+                raise UserError(
+                    f"{path}, column {name!r} holds {kind}, not numbers; encode it, or leave it out with "
+                    "dataset.drop"
+                )
+        row = 0
+        for batch in file.iter_batches(max(1, _BATCH_VALUES // len(wanted)), columns=wanted):
+            block = np.empty((batch.num_rows, len(wanted)))
+            for j, name in enumerate(wanted):
+                block[:, j] = batch.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
+            if not np.isfinite(block).all():
+                i, j = np.argwhere(~np.isfinite(block))[0]
+                raise UserError(
+                    f"{path}, row {row + i}, column {wanted[j]!r} is missing, NaN or infinite; fill or "
+                    "drop such rows"
+                )
+            row += len(block)
+            yield block[:, : len(inputs)], block[:, len(inputs) :]

