@@ -124,7 +124,7 @@ def fetch(names: list[str], paths: dict, note) -> list[tuple[str, str | None]]:
 
             data = load_data(entry, paths, note)
             note(
-                f"{entry.name}: {len(data.X)} rows, {data.X.shape[1]} inputs in {paths['datasets']}/{entry.name} "
+                f"{entry.name}: {len(data.X)} rows, {data.X.shape[1]} inputs, in {paths['datasets']} "
                 f"(from {data.meta['origin']['stage']})"
             )
             done.append((entry.name, None))

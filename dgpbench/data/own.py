@@ -15,7 +15,7 @@ from dgpbench.data.sources import Note
 from dgpbench.data.text import open_text, split_fields, text_chunks
 from dgpbench.errors import UserError
 
-_BATCH_VALUES = 1 << 20
+_BATCH_VALUES = 1 << 18
 
 
 def recipe(entry: Entry, paths: dict) -> Recipe:
@@ -97,7 +97,7 @@ def _is_number(text: str) -> bool:
 def columns(
     count: int, names: Sequence[str] | None, options: dict, path: Path
 ) -> tuple[list[int], list[int]]:
-    """0-based positions of inputs and targets; columns go by name, by number from 0, or from -1 at the end."""
+    """0-based positions of inputs and targets; columns go by name, or by number from 0 (-1: the last)."""
     if count < 2:
         raise UserError(
             f"{path} has one column; at least one input and a target are needed (separated by comma, "

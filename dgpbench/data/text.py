@@ -16,7 +16,7 @@ import numpy as np
 
 from dgpbench.errors import UserError
 
-CHUNK_VALUES = 1 << 20
+CHUNK_VALUES = 1 << 18
 
 
 @contextmanager
