@@ -6,8 +6,6 @@ so a resumed run sees the same minibatches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 EXPLICIT_LIMIT = 1 << 24  # above this many rows a permutation is computed row by row, never held in memory
@@ -68,10 +66,3 @@ def _mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
-
-def blocks(start: int, total: int | None, size: Iterator[int]) -> Iterator[tuple[int, int]]:
-    """(first step, number of steps) of successive blocks up to `total` steps (None: without end)."""
-    while total is None or start < total:
-        n = next(size) if total is None else min(next(size), total - start)
-        yield start, n
-        start += n

@@ -167,7 +167,7 @@ class Trainer:
         shape = (max(spec.model.noise_dim, 1), spec.samples, spec.batch)
         if spec.model.noise_dim:
             key = tf.stack([self.seed, 2 * step + draw])
-            noise = tf.random.stateless_normal(shape, key, tf.float32, alg="philox")
+            noise = tf.random.stateless_normal(shape, key, dtype=tf.float32, alg="philox")
             noise = tf.cast(noise, spec.batch_dtype)
         else:
             noise = tf.zeros(shape, spec.batch_dtype)
@@ -194,6 +194,7 @@ class Trainer:
             batch_dtype=spec.batch_dtype,
         )
 
+    @tf.autograph.experimental.do_not_convert
     def _step(self, X, Y, step):
         """Natural gradient and Adam, from one gradient or (alternate) from a fresh one each."""
         spec = self.spec

@@ -21,47 +21,60 @@ def build(cfg: dict, X: np.ndarray, output_dim: int, seed: int) -> tuple[DeepGP,
     X are training inputs (N, D), or a random sample of them when there are very many.
     """
     model, notes = cfg["model"], []
-    depth = len(model["layers"])
     rng = np.random.RandomState(seed)
     values: dict[str, np.ndarray] = {}
     fixed: set[str] = set()
-    layers, H, Z_first, carry = [], X, None, None  # carry: the product of the maps W so far
+    H, centres, carry = X, {}, None  # carry: the product of the maps W so far
+    depth = len(model["layers"])
     for i in range(depth):
-        settings = model | (model.get("layer_overrides") or {}).get(str(i), {})
-        last = i == depth - 1
-        dim_in = H.shape[1]
+        settings, last = layer_settings(model, i), i == depth - 1
         dim_out = output_dim if last else _width(settings, X.shape[1])
-        num_inducing = min(settings["num_inducing"], len(X))
-        if num_inducing < settings["num_inducing"]:
-            notes.append(f"layer {i}: {settings['num_inducing']} inducing points but {len(X)} rows: M = {len(X)}")
-        kernel = _kernel(settings, dim_in, inner=not last)
-        mean, W = _mean_function(settings["mean"], H, dim_out) if not last else ("zero", None)
-        layers.append(GPLayer(kernel, num_inducing, dim_out, mean))
-
-        if Z_first is None or len(Z_first) != num_inducing:
-            Z_first = kmeans(X, num_inducing, rng)
-        Z = Z_first if carry is None else Z_first @ carry
-        scale = settings["lengthscale"]
-        scale = math.sqrt(dim_in) if scale == "sqrt_dim" else float(scale)
-        white = settings["inner_noise"] if not last else 1e-5
-        initial = kernel.initial(settings["kernel_variance"], scale, white or 1e-5)
+        M = min(settings["num_inducing"], len(X))
+        if M < settings["num_inducing"]:
+            notes.append(f"layer {i}: {settings['num_inducing']} inducing points asked for, {M} rows: M = {M}")
+        if M not in centres:
+            centres[M] = kmeans(X, M, rng)
+        scale = math.sqrt(H.shape[1]) if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
+        kernel = _kernel(settings, H.shape[1], inner=not last)
+        initial = kernel.initial(settings["kernel_variance"], scale, settings["inner_noise"])
         values |= {f"layer{i}/kernel/{name}": v for name, v in initial.items()}
         values |= {
-            f"layer{i}/Z": Z.copy(),
-            f"layer{i}/q_mu": np.zeros((dim_out, num_inducing)),
-            f"layer{i}/q_sqrt": np.tile(np.eye(num_inducing), (dim_out, 1, 1))
-            * (1.0 if last else settings["inner_q_scale"]),
+            f"layer{i}/Z": centres[M].copy() if carry is None else centres[M] @ carry,
+            f"layer{i}/q_mu": np.zeros((dim_out, M)),
+            f"layer{i}/q_sqrt": np.tile(np.eye(M), (dim_out, 1, 1)) * (1.0 if last else settings["inner_q_scale"]),
         }
-        if mean == "linear":
+        if last:
+            break
+        if not settings["inner_noise_trainable"]:
+            fixed.add(f"layer{i}/kernel/white/variance")
+        kind, W = _mean_function(settings["mean"], H, dim_out)
+        if kind == "linear":
             values[f"layer{i}/W"] = W
             fixed.add(f"layer{i}/W")
-        if not last and not settings["inner_noise_trainable"]:
-            fixed.add(f"layer{i}/kernel/white/variance")
         if W is not None:
             H, carry = H @ W, W if carry is None else carry @ W
     likelihood = LIKELIHOODS["gaussian"]
     values |= {f"likelihood/{n}": v for n, v in likelihood.initial(model["likelihood_variance"]).items()}
-    return DeepGP(tuple(layers), "gaussian"), values, fixed & values.keys(), notes
+    return structure(cfg, values), values, fixed & values.keys(), notes
+
+
+def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
+    """The static structure that a config and the shapes of its parameters imply."""
+    model, layers = cfg["model"], []
+    depth = len(model["layers"])
+    for i in range(depth):
+        settings, last = layer_settings(model, i), i == depth - 1
+        M, dim_in = values[f"layer{i}/Z"].shape
+        kernel = _kernel(settings, dim_in, inner=not last)
+        mean = "zero" if last or settings["mean"] == "zero" else "identity"
+        mean = "linear" if f"layer{i}/W" in values else mean
+        layers.append(GPLayer(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean))
+    return DeepGP(tuple(layers), "gaussian")
+
+
+def layer_settings(model: dict, index: int) -> dict:
+    """The model's settings with those of one layer on top."""
+    return model | model["layer_overrides"].get(str(index), {})
 
 
 def _width(settings: dict, input_dim: int) -> int:

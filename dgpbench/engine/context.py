@@ -1,0 +1,59 @@
+"""What passes between a run and its training: the orders and the report. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dgpbench.engine import checkpoint
+
+
+class Silent:
+    """A reporter that says nothing; progress.py has the one that talks."""
+
+    def plan(self, lines: list[tuple[str, str]]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def start(self, steps: int | None, seconds: float | None) -> None: ...
+
+    def update(self, step: int, bound: float, steps_per_second: float, seconds_left: float | None) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass
+class RunContext:
+    """What the engine must know about a run besides its model and data."""
+
+    key: str
+    folder: Path
+    seed: int
+    steps: int | None
+    seconds: float | None
+    reporter: Silent  # or one that talks
+    note: Callable[[str], None]  # a line for the user that also goes into the record
+    block_seconds: float = 1.0
+    checkpoint_seconds: float = 120.0
+    tensorboard: bool = False
+    recoveries: list[dict] = field(default_factory=list)  # kept here too, for a run that diverges
+
+    def forget(self) -> None:
+        """Remove the checkpoint."""
+        checkpoint.remove(self.folder)
+
+
+@dataclass
+class TrainResult:
+    """What training did, for the record. `seconds` is time in steps, without compilation."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+    steps_per_second: float | None = None
+    bound: float | None = None
+    refused: int = 0
+    resumed_from: list[int] = field(default_factory=list)
+    recoveries: list[dict] = field(default_factory=list)
+    trace: list[list[float]] = field(default_factory=list)  # step, seconds, mean bound of the block

@@ -1,0 +1,222 @@
+"""The training loop: blocks of compiled steps with progress, checkpoints, recovery and a budget.
+
+A block is what runs between two looks at the clock. Since a step's result depends on (seed, step) only, block
+sizes follow the measured rate without touching the numbers.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from dgpbench.engine import checkpoint
+from dgpbench.engine.batches import Batches
+from dgpbench.engine.context import RunContext, TrainResult
+from dgpbench.engine.platform import tf
+from dgpbench.engine.trainer import Trainer
+from dgpbench.errors import Diverged, Interrupted
+
+MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
+MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
+MAX_STREAM_BYTES = 64 << 20
+TRACE_POINTS = 200
+
+
+def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | None = None) -> TrainResult:
+    """Advance `trainer` to the end of its budget, from its checkpoint if there is one.
+
+    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident.
+    """
+    result = _resume(trainer, run)
+    feed = _Feed(trainer, batches, take)
+    stop = _Signals()
+    writer = tf.summary.create_file_writer(str(run.folder / "tensorboard")) if run.tensorboard else None
+    run.reporter.start(run.steps, run.seconds)
+    saved = time.perf_counter()
+    size, rate_steps, rate_seconds = 1, 0, 0.0
+    first = True
+    try:
+        with stop:
+            while not _finished(result, run):
+                size = size if run.steps is None else min(size, run.steps - result.steps)
+                began = time.perf_counter()
+                report = _guarded(trainer, feed, result, size, run)
+                elapsed = time.perf_counter() - began
+                if first:
+                    result.compile_seconds += elapsed
+                else:
+                    result.seconds += elapsed
+                    rate_steps, rate_seconds = rate_steps + size, rate_seconds + elapsed
+                result.steps += size
+                result.bound, result.refused = report["bound_mean"], result.refused + report["refused"]
+                result.trace.append([result.steps, round(result.seconds, 3), report["bound_mean"]])
+                first = False
+                if rate_seconds:
+                    result.steps_per_second = rate_steps / rate_seconds
+                    size = feed.limit(int(size * min(4.0, run.block_seconds / max(elapsed, 1e-6))) or 1)
+                _show(result, run, writer)
+                if stop.received or time.perf_counter() - saved > run.checkpoint_seconds:
+                    checkpoint.save(run.folder, run.key, _pack(trainer, result))
+                    saved = time.perf_counter()
+                if stop.received:
+                    raise Interrupted(stop.received, result.steps)
+    finally:
+        feed.close()
+        run.reporter.stop()
+        if writer:
+            writer.close()
+    result.trace = _thin(result.trace)
+    return result
+
+
+def _finished(result: TrainResult, run: RunContext) -> bool:
+    if run.steps is not None and result.steps >= run.steps:
+        return True
+    return run.seconds is not None and result.seconds >= run.seconds
+
+
+def _guarded(trainer: Trainer, feed: _Feed, result: TrainResult, size: int, run: RunContext) -> dict:
+    """One block; on a failed Cholesky or a non-finite bound go back to its start with ten times the jitter."""
+    before = trainer.state()
+    for attempt in range(MAX_RECOVERIES + 1):
+        try:
+            report = feed.run(result.steps, size)
+            if np.isfinite(report["bound_mean"]) and np.isfinite(report["bound_last"]):
+                return report
+            reason = "the bound is not finite"
+        except tf.errors.InvalidArgumentError as error:
+            if "Cholesky" not in str(error) and "not invertible" not in str(error):
+                raise
+            reason = "Cholesky failed: a kernel matrix is not positive definite"
+        trainer.restore(before)
+        if attempt < MAX_RECOVERIES:
+            jitter = float(before["jitter"]) * 10.0 ** (attempt + 1)
+            trainer.jitter.assign(jitter)
+            run.recoveries = result.recoveries
+            result.recoveries.append({"step": result.steps, "reason": reason, "jitter": jitter})
+            run.note(f"step {result.steps}: {reason}; going back with jitter {jitter:.0e}")
+    raise Diverged(f"{reason}, within {size} steps of step {result.steps}, also with jitter {jitter:.0e}")
+
+
+def _show(result: TrainResult, run: RunContext, writer) -> None:
+    rate = result.steps_per_second
+    left = None
+    if rate and run.steps is not None:
+        left = (run.steps - result.steps) / rate
+    if run.seconds is not None:
+        left = min(run.seconds - result.seconds, left if left is not None else np.inf)
+    run.reporter.update(result.steps, result.bound, rate or 0.0, left)
+    if writer:
+        with writer.as_default(step=result.steps):
+            tf.summary.scalar("bound", result.bound)
+            tf.summary.scalar("steps_per_second", rate or 0.0)
+
+
+def _thin(trace: list[list[float]]) -> list[list[float]]:
+    """At most TRACE_POINTS entries, evenly chosen, the last one kept."""
+    if len(trace) <= TRACE_POINTS:
+        return trace
+    keep = np.unique(np.linspace(0, len(trace) - 1, TRACE_POINTS).round().astype(int))
+    return [trace[i] for i in keep]
+
+
+# ---- resuming ------------------------------------------------------------------------------------------
+
+_FIELDS = ("steps", "seconds", "compile_seconds", "refused")
+
+
+def _pack(trainer: Trainer, result: TrainResult) -> dict[str, np.ndarray]:
+    numbers = {f"result/{name}": np.asarray(getattr(result, name)) for name in _FIELDS}
+    recoveries = [[r["step"], r["jitter"]] for r in result.recoveries]
+    extra = {
+        "result/trace": np.asarray(_thin(result.trace), float).reshape(-1, 3),
+        "result/resumed_from": np.asarray(result.resumed_from, int),
+        "result/recoveries": np.asarray(recoveries, float).reshape(-1, 2),
+        "result/reasons": np.asarray([r["reason"] for r in result.recoveries], dtype=np.str_),
+    }
+    return trainer.state() | numbers | extra
+
+
+def _resume(trainer: Trainer, run: RunContext) -> TrainResult:
+    state = checkpoint.load(run.folder, run.key)
+    if state is None:
+        return TrainResult()
+    trainer.restore(state)
+    numbers = {name: state[f"result/{name}"].item() for name in _FIELDS}
+    reasons = zip(state["result/recoveries"].tolist(), state["result/reasons"].tolist(), strict=True)
+    recoveries = [{"step": int(s), "reason": str(why), "jitter": j} for (s, j), why in reasons]
+    resumed = [*state["result/resumed_from"].tolist(), numbers["steps"]]
+    run.note(f"resuming from the checkpoint at step {numbers['steps']}")
+    return TrainResult(
+        **numbers, trace=state["result/trace"].tolist(), resumed_from=resumed, recoveries=recoveries
+    )
+
+
+# ---- feeding -------------------------------------------------------------------------------------------
+
+
+class _Feed:
+    """Hands minibatches to the trainer: row numbers for resident data, the rows themselves for streamed data."""
+
+    def __init__(self, trainer: Trainer, batches: Batches, take: Callable | None):
+        self.trainer, self.batches, self.take = trainer, batches, take
+        self.pool = ThreadPoolExecutor(1) if take else None
+        self.ahead: tuple[tuple[int, int], object] | None = None
+
+    def limit(self, size: int) -> int:
+        rows = MAX_BLOCK_ROWS
+        if self.take:
+            layers = self.trainer.spec.model.layers
+            rows = MAX_STREAM_BYTES // (8 * (layers[0].input_dim + layers[-1].output_dim))
+        return max(1, min(size, rows // self.batches.batch))
+
+    def run(self, start: int, steps: int) -> dict:
+        if self.take is None:
+            rows = None if self.batches.full else self.batches.rows(start, steps)
+            if rows is None:
+                rows = np.zeros((steps, 0), np.int32)
+            return self.trainer.run(start, steps, rows)
+        if self.ahead and self.ahead[0] == (start, steps):
+            X, Y = self.ahead[1].result()
+        else:
+            X, Y = self._read(start, steps)
+        follow = (start + steps, steps)
+        self.ahead = (follow, self.pool.submit(self._read, *follow))
+        return self.trainer.run_streamed(start, X, Y)
+
+    def _read(self, start: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        rows = self.batches.rows(start, steps) if not self.batches.full else None
+        order = np.tile(np.arange(self.batches.num_data), steps) if rows is None else rows.reshape(-1)
+        X, Y = self.take(order)
+        shape = (steps, self.batches.batch)
+        return X.reshape(*shape, -1), Y.reshape(*shape, -1)
+
+    def close(self) -> None:
+        if self.pool:
+            self.pool.shutdown(cancel_futures=True)
+
+
+class _Signals:
+    """While active, SIGINT and SIGTERM only set `received`; the loop stops at the end of its block."""
+
+    def __init__(self):
+        self.received = 0
+        self.previous: dict = {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.previous[number] = signal.signal(number, self._note)
+        return self
+
+    def _note(self, number, frame):
+        self.received = number
+
+    def __exit__(self, *exc):
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,173 @@
+"""One unit: config in, record out. The only module where all parts meet.
+
+config -> split -> model -> train -> predict -> metrics -> record; each arrow is one call in `run_unit`.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+
+from dgpbench.config import config_key, deviations, run_key
+from dgpbench.data import Split, load_split
+from dgpbench.engine.context import RunContext, Silent
+from dgpbench.errors import Diverged, Interrupted, UserError
+from dgpbench.evaluate import Evaluation, evaluate
+from dgpbench.machine import describe_device, git_commit, versions
+from dgpbench.models.base import create
+from dgpbench.store import read
+from dgpbench.store.layout import labels_of, unit_folder
+from dgpbench.store.scan import Unit, find_done
+from dgpbench.store.schema import build_record
+from dgpbench.store.write import ensure_writable, write_unit
+
+OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
+
+
+def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bool]:
+    """Train, evaluate and record what `cfg` describes; returns the unit and whether it was done before.
+
+    A failure of any kind is recorded with its reason. UserError and Interrupted are raised to the caller.
+    """
+    reporter = reporter or Silent()
+    notes: list[str] = []
+    note = _collector(notes, reporter)
+    ensure_writable(cfg["paths"]["results"])
+    split = load_split(cfg, note)
+    model = create(cfg)
+    cfg = _with_machine(cfg, model)
+    key = run_key(cfg, split.data_hash)
+    if not force and (done := find_done(cfg["paths"]["results"], cfg, key)):
+        return done, True
+    run = _context(cfg, key, note, reporter)
+    if force:
+        run.forget()
+    facts = _facts(cfg, split, model, key)
+    reporter.plan(plan_lines(cfg, split, model, run.seed))
+
+    began = time.perf_counter()
+    outcome: dict = {"status": "done"}
+    companions: dict = {}
+    try:
+        trained = model.fit(split, run)
+        outcome |= _training(trained)
+        evaluation = evaluate(model.predict, split, cfg["protocol"], run.seed)
+        outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
+        companions = _companions(evaluation, model)
+    except UserError:
+        raise
+    except Diverged as error:
+        outcome = {"status": "diverged", "reason": str(error), "training": {"recoveries": run.recoveries}}
+    except Interrupted as error:
+        _write(cfg, facts | {"status": "interrupted", "reason": str(error)}, began, notes, {}, force)
+        raise
+    except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
+        kind = type(error).__name__
+        status = "oom" if kind in OUT_OF_MEMORY else "failed"
+        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        outcome = {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+    unit = _write(cfg, facts | outcome, began, notes, companions, force)
+    if unit.record["status"] == "done":
+        run.forget()
+    return unit, False
+
+
+def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:
+    """Evaluate a finished unit again from its stored parameters, without training; its training facts stay."""
+    record = unit.record
+    cfg = cfg or record["config"]
+    split = load_split(cfg, note)
+    if split.data_hash != record["data_hash"]:
+        raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
+    model = create(cfg)
+    model.load_parameters(read.parameters(unit))
+    evaluation = evaluate(model.predict, split, cfg["protocol"], run_seed(cfg))
+    kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
+    for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
+        kept.pop(name)
+    kept |= {"metrics": evaluation.metrics, "details": evaluation.details, "versions": versions()}
+    results = unit.path.parents[4]
+    return write_unit(results, build_record(cfg, **kept), **_companions(evaluation, model), force=True)
+
+
+def run_seed(cfg: dict) -> int:
+    """The seed of training and evaluation. Where every split is split 0, the split's number joins it."""
+    return cfg["seed"] + (cfg["split"] if cfg["protocol"]["split_rule"] == "fixed_zero" else 0)
+
+
+def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:
+    """What will be done, for the user to see before it is."""
+    inference, budget, protocol = cfg["inference"], cfg["budget"], cfg["protocol"]
+    sizes = f"{split.n_train:,} train + {split.n_test:,} test rows, {split.dim} inputs"
+    lines = [("data", f"{split.dataset}, split {cfg['split']} of {protocol['splits']} ({protocol['name']}): {sizes}")]
+    lines += [("beware", trap) for trap in split.traps]
+    about = f": {model.start(split, seed)}" if hasattr(model, "start") else ""
+    lines.append(("model", f"{cfg['model']['name']}{about}"))
+    if hasattr(model, "start"):
+        batch = min(inference["batch"], split.n_train)
+        length = f"{budget['steps']:,} steps" if budget["steps"] else f"{budget['seconds']:g} s"
+        lines.append(("inference", f"{inference['name']}, batch {batch:,}, {length}, {cfg['precision']}, seed {seed}"))
+        lines.append(("device", f"{describe_device(model)}, {model.threads} threads"))
+    lines += [("deviates", text) for text in deviations(cfg)]
+    return lines
+
+
+def _collector(notes: list[str], reporter):
+    def note(text: str) -> None:
+        notes.append(text)
+        reporter.note(text)
+
+    return note
+
+
+def _with_machine(cfg: dict, model) -> dict:
+    """Under a time budget the machine decides how far a run gets: its device and threads join the key."""
+    if cfg["budget"]["seconds"] is None:
+        return cfg
+    return cfg | {"device": describe_device(model), "threads": getattr(model, "threads", None)}
+
+
+def _context(cfg: dict, key: str, note, reporter) -> RunContext:
+    engine = cfg["engine"]
+    return RunContext(
+        key=key,
+        folder=unit_folder(cfg["paths"]["results"], labels_of(cfg), key),
+        seed=run_seed(cfg),
+        steps=cfg["budget"]["steps"],
+        seconds=cfg["budget"]["seconds"],
+        reporter=reporter,
+        note=note,
+        block_seconds=engine["block_seconds"],
+        checkpoint_seconds=engine["checkpoint_seconds"],
+        tensorboard=engine["tensorboard"],
+    )
+
+
+def _facts(cfg: dict, split: Split, model, key: str) -> dict:
+    return {
+        "key": key,
+        "config_key": config_key(cfg, split.data_hash),
+        "deviations": deviations(cfg),
+        "data_hash": split.data_hash,
+        "sizes": {"n_train": split.n_train, "n_test": split.n_test, "inputs": split.dim, "outputs": split.outputs},
+        "threads": getattr(model, "threads", None),
+        "device": describe_device(model),
+        "git_commit": git_commit(),
+    }
+
+
+def _training(trained) -> dict:
+    """What `fit` returned, as fields of the record."""
+    facts = asdict(trained) if is_dataclass(trained) else dict(trained or {})
+    return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
+
+
+def _companions(evaluation: Evaluation, model) -> dict:
+    return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": model.parameters()}
+
+
+def _write(cfg, fields: dict, began: float, notes: list[str], companions: dict, force: bool) -> Unit:
+    fields = fields | {"wall_seconds": time.perf_counter() - began, "notes": notes, "versions": versions()}
+    return write_unit(Path(cfg["paths"]["results"]), build_record(cfg, **fields), **companions, force=force)

@@ -1,0 +1,62 @@
+"""Facts about the machine and the software that a record keeps."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("dgpbench", "tensorflow", "tensorflow-probability", "gpflow", "numpy", "scipy")
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Python and the packages that numbers depend on."""
+    out = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            out[name] = version(name)
+        except PackageNotFoundError:
+            from dgpbench import __version__
+
+            out |= {name: __version__} if name == "dgpbench" else {}
+    return out
+
+
+@lru_cache(maxsize=1)
+def git_commit() -> str | None:
+    """The commit of dgpbench's own source if it runs from a clone, with + if the tree has changes."""
+    folder = Path(__file__).resolve().parent.parent
+    if not (folder / ".git").exists():
+        return None
+    try:
+        run = lambda *args: subprocess.run(  # noqa: E731
+            ["git", "-C", str(folder), *args], capture_output=True, text=True, timeout=5, check=True
+        ).stdout.strip()
+        return run("rev-parse", "HEAD") + ("+" if run("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+@lru_cache(maxsize=1)
+def processor() -> str:
+    """The name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def describe_device(model) -> str:
+    """The device a model computes on: the processor, or the GPU's name."""
+    if "GPU" in getattr(model, "device", "") and "tensorflow" in sys.modules:
+        tf = sys.modules["tensorflow"]
+        details = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
+        return f"gpu {details.get('device_name', 'unknown')}"
+    return f"cpu {processor()}"

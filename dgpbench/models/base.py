@@ -1,0 +1,60 @@
+"""The contract of a model, and how a config's `_target_` becomes one.
+
+A model is a class with the methods of `Model`. GP models get `fit` from the engine; a baseline, or your own,
+implements it directly. One file and one yaml (`_target_: my_module.MyModel`) make it a citizen of every table.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from dgpbench.errors import UserError
+
+if TYPE_CHECKING:
+    from dgpbench.data.split import Split
+    from dgpbench.evaluate.predictive import Predictive
+
+
+@runtime_checkable
+class Model(Protocol):
+    """What a run asks of a model. All data are standardised; the harness returns to original units."""
+
+    def fit(self, split: Split, run) -> object | None:
+        """Train on split.X_train, split.Y_train. `run` has seed, steps, seconds, folder, reporter.
+
+        May return an object with fields for the record (engine.loop.TrainResult); None is fine.
+        """
+
+    def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
+        """The predictive distribution at X (N, D), from `samples` Monte Carlo samples where it needs any."""
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Everything that `load_parameters` needs, as plain arrays."""
+
+    def load_parameters(self, values: dict[str, np.ndarray]) -> None:
+        """Restore a fitted model, so that it can be scored again without training."""
+
+
+def create(cfg: dict) -> Model:
+    """The model that `cfg["model"]["_target_"]` names, built with the whole config."""
+    target = cfg["model"]["_target_"]
+    module_name, _, class_name = target.rpartition(".")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a model in the current folder
+    try:
+        model = getattr(import_module(module_name), class_name)(cfg)
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        if isinstance(error, ModuleNotFoundError) and not module_name.startswith(error.name or "-"):
+            raise
+        raise UserError(
+            f"model._target_={target} cannot be imported ({error}); give module.Class, with the module installed"
+            " or in the current folder"
+        ) from error
+    missing = [name for name in ("fit", "predict", "parameters", "load_parameters") if not hasattr(model, name)]
+    if missing:
+        raise UserError(f"model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
+    return model

@@ -1,0 +1,1 @@
+"""Baselines: models that implement the contract directly, without the engine."""

@@ -1,0 +1,174 @@
+"""The DSVI bound against GPflow's SVGP, exact GP regression, quadrature and its own fast version."""
+
+import math
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gp_tools import columns, dgp, gpflow_svgp, raw_tensors, sgp
+
+from dgpbench.inference.bounds import batch_term, dsvi_bound, dsvi_bound_and_gradients
+from dgpbench.models.deep_gp import DeepGP, prepare, propagate
+from dgpbench.models.kernels import Kernel
+from dgpbench.models.layers import GPLayer, inverse_cholesky
+
+
+def _data(rng, N=50, D=3, P=2):
+    return rng.randn(N, D), rng.randn(N, P)
+
+
+def _no_noise(N):
+    return tf.zeros((0, N), tf.float64)
+
+
+def test_sgp_bound_equals_gpflow_svgp():
+    rng = np.random.RandomState(1)
+    X, Y = _data(rng)
+    model, values = sgp(rng)
+    ours = dsvi_bound(model, raw_tensors(values), *columns(X, Y), _no_noise(50), num_data=200)
+    theirs = gpflow_svgp(values, 200).elbo((X, Y))
+    assert float(ours) == pytest.approx(float(theirs), rel=1e-8)
+
+
+def test_predictions_with_all_inducing_points_equal_exact_gp_regression():
+    """M = N and the optimal q(u): mean and variance of gpflow's GPR."""
+    rng = np.random.RandomState(2)
+    X, Xs = rng.randn(30, 2), rng.randn(20, 2)
+    Y = np.sin(X[:, :1]) + 0.1 * rng.randn(30, 1)
+    kernel = gpflow.kernels.SquaredExponential(variance=1.3, lengthscales=[0.8, 1.2])
+    noise, jitter = 0.05, 1e-10
+    K = kernel.K(X).numpy() + jitter * np.eye(30)
+    L = np.linalg.cholesky(K)
+    S = np.linalg.inv(np.eye(30) + L.T @ L / noise)  # posterior of the whitened u
+    m = S @ L.T @ Y[:, 0] / noise
+    values = {
+        "layer0/kernel/rbf/variance": np.asarray(1.3),
+        "layer0/kernel/rbf/lengthscales": np.array([0.8, 1.2]),
+        "layer0/Z": X,
+        "layer0/q_mu": m[None],
+        "layer0/q_sqrt": np.linalg.cholesky(S)[None],
+        "likelihood/variance": np.asarray(noise),
+    }
+    model = DeepGP((GPLayer(Kernel(("rbf",), 2), 30, 1, "zero"),))
+    prepared, _ = prepare(model, {n: tf.constant(v) for n, v in values.items()}, jitter, "white")
+    mean, var = propagate(model, prepared, tf.constant(Xs.T), _no_noise(20))
+    exact_mean, exact_var = gpflow.models.GPR((X, Y), kernel, noise_variance=noise).predict_f(Xs)
+    np.testing.assert_allclose(mean.numpy().T, exact_mean, atol=1e-5)
+    np.testing.assert_allclose(var.numpy().T, exact_var, atol=1e-5)
+
+
+def test_dgp_with_vanishing_inner_variance_is_the_sgp():
+    rng = np.random.RandomState(3)
+    X, Y = _data(rng, P=1)
+    deep, values = dgp(rng, depth=3)
+    for i in (0, 1):
+        values[f"layer{i}/kernel/rbf/variance"] = np.asarray(1e-12)
+        values[f"layer{i}/q_mu"] = np.zeros_like(values[f"layer{i}/q_mu"])
+        values[f"layer{i}/q_sqrt"] = np.tile(np.eye(10), (3, 1, 1))  # KL 0
+    noise = tf.constant(rng.randn(6, 50))
+    ours = dsvi_bound(deep, raw_tensors(values), *columns(X, Y), noise, num_data=50)
+    theirs = gpflow_svgp(values, 50, layer=2).elbo((X, Y))
+    assert float(ours) == pytest.approx(float(theirs), rel=1e-5)
+
+
+def test_dsvi_bound_is_unbiased():
+    """A 1-D two-layer model: the mean over samples lies within 3 standard errors of quadrature."""
+    rng = np.random.RandomState(4)
+    X, Y = rng.randn(6, 1), rng.randn(6, 1)
+    model, values = dgp(rng, dim=1, M=5)
+    raw = raw_tensors(values)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    weights = weights / math.sqrt(2.0 * math.pi)
+    Xc, Yc = columns(X, Y)
+    at_nodes = [float(dsvi_bound(model, raw, Xc, Yc, tf.fill((1, 6), tf.constant(z, tf.float64)), num_data=6))
+                for z in nodes]  # the same node for every point: the bound is a sum over points
+    exact = np.dot(weights, at_nodes)
+    S, repeats = 500, 40
+    estimates = [float(dsvi_bound(model, raw, Xc, Yc, tf.constant(rng.randn(1, S * 6)), num_data=6, samples=S))
+                 for _ in range(repeats)]
+    se = np.std(estimates, ddof=1) / math.sqrt(repeats)
+    assert abs(np.mean(estimates) - exact) < 3 * se
+    assert se < 0.01 * abs(exact)  # the test can see a bias of a few per cent
+
+
+@pytest.mark.parametrize("form", ["quad", "white"])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_fast_bound_and_gradient_equal_the_definition(form, samples):
+    rng = np.random.RandomState(5)
+    X, Y = _data(rng, N=20, P=2)
+    model, values = dgp(rng, depth=2, P=2)
+    raw = raw_tensors(values)
+    noise = rng.randn(3, samples, 20)
+    with tf.GradientTape() as tape:
+        tape.watch(raw)
+        flat = tf.constant(noise.reshape(3, -1))
+        bound = dsvi_bound(model, raw, *columns(X, Y), flat, num_data=70, samples=samples)
+    expected = tape.gradient(bound, raw)
+    chunks = []
+    for part in (slice(0, 8), slice(8, 20)):
+        chunks.append((*columns(X[part], Y[part]), tf.constant(noise[:, :, part].reshape(3, -1))))
+    fast, gradients, natural = dsvi_bound_and_gradients(
+        model, raw, chunks, tf.constant(70 / (20 * samples), tf.float64), batch_term(model, samples),
+        trainable=list(raw), natural=(), jitter=tf.constant(1e-6, tf.float64), form=form, batch_dtype=tf.float64,
+    )
+    assert float(fast) == pytest.approx(float(bound), rel=1e-10)
+    assert natural == {}
+    for name in raw:
+        scale = np.abs(expected[name]).max()
+        np.testing.assert_allclose(gradients[name], expected[name], atol=1e-8 * scale, err_msg=name)
+
+
+def test_natural_pair_is_the_data_gradient_in_m_and_S():
+    """dD/dm and dD/dS by finite differences of the bound plus its KL."""
+    rng = np.random.RandomState(6)
+    X, Y = _data(rng, N=15, P=1)
+    model, values = sgp(rng, P=1, M=4)
+    _, _, natural = dsvi_bound_and_gradients(
+        model, raw_tensors(values), [(*columns(X, Y), _no_noise(15))], tf.constant(1.0, tf.float64),
+        batch_term(model, 1), trainable=[], natural=(0,), jitter=tf.constant(1e-6, tf.float64), form="quad",
+        batch_dtype=tf.float64,
+    )
+    g_m, g_S = (g.numpy()[0] for g in natural[0])
+
+    def data(m, S):
+        from dgpbench.models.layers import kl_divergence
+
+        changed = values | {"layer0/q_mu": m[None], "layer0/q_sqrt": np.linalg.cholesky(S)[None]}
+        bound = dsvi_bound(model, raw_tensors(changed), *columns(X, Y), _no_noise(15), num_data=15)
+        q = {"q_mu": tf.constant(m[None]), "q_sqrt": tf.constant(np.linalg.cholesky(S)[None])}
+        return float(bound) + float(kl_divergence(q))
+
+    m, L = values["layer0/q_mu"][0], values["layer0/q_sqrt"][0]
+    S, h = L @ L.T, 1e-5
+    for i in range(4):
+        e = np.eye(4)[i] * h
+        assert g_m[i] == pytest.approx((data(m + e, S) - data(m - e, S)) / (2 * h), rel=1e-5, abs=1e-5)
+        for j in range(i + 1):
+            E = np.zeros((4, 4))
+            E[i, j] = E[j, i] = h
+            slope = (data(m, S + E) - data(m, S - E)) / (2 * h)
+            assert (1 if i == j else 2) * g_S[i, j] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
+def test_kl_equals_gpflow():
+    rng = np.random.RandomState(7)
+    model, values = sgp(rng, P=3, M=6)
+    from dgpbench.models.deep_gp import kl_divergences
+
+    ours = kl_divergences(model, {n: tf.constant(v) for n, v in values.items()})[0]
+    q_mu, q_sqrt = values["layer0/q_mu"].T, values["layer0/q_sqrt"]
+    assert float(ours) == pytest.approx(float(gpflow.kullback_leiblers.gauss_kl(q_mu, q_sqrt)), rel=1e-12)
+
+
+def test_gradient_of_inverse_cholesky_equals_autodiff():
+    rng = np.random.RandomState(8)
+    A = rng.randn(6, 6)
+    K, G = tf.constant(A @ A.T + np.eye(6)), tf.constant(np.tril(rng.randn(6, 6)))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(K)
+        ours = inverse_cholesky(K)
+        plain = tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(6, dtype=tf.float64))
+    np.testing.assert_allclose(ours, plain, atol=1e-12)
+    expected = tape.gradient(plain, K, output_gradients=G)
+    np.testing.assert_allclose(tape.gradient(ours, K, output_gradients=G), expected, atol=1e-10)
