@@ -1,0 +1,1 @@
+"""Records on disk: one folder per unit, written atomically, read without heavy imports."""

@@ -1,0 +1,62 @@
+"""Choosing records by `field=value` words, as in `dataset=kin8nm model=dgp* status=failed,diverged`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from dgpbench.errors import UserError
+from dgpbench.schema import show_value
+from dgpbench.store.scan import Unit
+from dgpbench.store.schema import STATUSES
+from dgpbench.suggest import did_you_mean
+from dgpbench.validate import flatten
+
+LABELS = ("dataset", "model", "inference", "protocol", "experiment", "split", "seed", "status", "key",
+          "config_key", "device", "threads", "data_hash", "git_commit")
+PREFIXED = ("key", "config_key", "data_hash", "git_commit")  # hashes may be given by their first digits
+
+
+def select(units: Sequence[Unit], words: Sequence[str]) -> list[Unit]:
+    """The units that match all words. Values may be lists (a,b) and patterns (dgp*)."""
+    tests = [_test(word, units) for word in words]
+    return [unit for unit in units if all(test(unit.record) for test in tests)]
+
+
+def field_of(record: dict, name: str) -> Any:
+    """A label, or a dotted field of the config."""
+    if name in LABELS:
+        return record[name]
+    value: Any = record["config"]
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _test(word: str, units: Sequence[Unit]) -> Callable[[dict], bool]:
+    name, equals, value = word.partition("=")
+    if not equals or not name or not value:
+        raise UserError(f"filter '{word}' is not of the form field=value, such as dataset=energy")
+    if name not in LABELS:
+        known = {field for unit in units for field in flatten(unit.record["config"])}
+        if units and name not in known:
+            raise UserError(f"no field '{name}' to filter by{did_you_mean(name, known | set(LABELS))}")
+    wanted = [value] if value.startswith("[") else value.split(",")
+    if name == "status" and (unknown := [w for w in wanted if w not in STATUSES and not set(w) & set("*?[")]):
+        raise UserError(f"no status '{unknown[0]}'{did_you_mean(unknown[0], STATUSES)}")
+    if name in PREFIXED:
+        wanted = [f"{w}*" for w in wanted]
+
+    def matches(record: dict) -> bool:
+        text = show_value(field_of(record, name))
+        return any(text == w or fnmatchcase(text, w) or _same_number(text, w) for w in wanted)
+
+    return matches
+
+
+def _same_number(one: str, other: str) -> bool:
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False

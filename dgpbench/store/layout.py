@@ -1,0 +1,35 @@
+"""Where a unit's files lie: results/<dataset>/<model>-<inference>/<protocol>/split<k>-<key8>/."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+RECORD = "record.json"
+REFERENCE = "reference"  # folder of compressed records that come with the project; no dataset has this name
+KEY_LENGTHS = (8, 64)  # the whole key where two keys share their first eight digits
+
+
+def slug(name: str) -> str:
+    """A name as one safe path component."""
+    safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip(".") or "_"
+    return f"{safe}_" if safe == REFERENCE else safe[:80]
+
+
+def unit_folder(results: str | Path, labels: dict, key: str, digits: int = KEY_LENGTHS[0]) -> Path:
+    """The folder of a unit. `labels` is a record, or a mapping with the same label fields."""
+    method = f"{slug(labels['model'])}-{slug(labels['inference'])}"
+    place = Path(results) / slug(labels["dataset"]) / method / slug(labels["protocol"])
+    return place / f"split{labels['split']}-{key[:digits]}"
+
+
+def unit_folders(results: str | Path, labels: dict, key: str) -> Iterator[Path]:
+    """Where this unit may be, likeliest first."""
+    return (unit_folder(results, labels, key, digits) for digits in KEY_LENGTHS)
+
+
+def labels_of(cfg: dict) -> dict:
+    """The label fields of a composed config."""
+    names = {group: cfg[group]["name"] for group in ("dataset", "model", "inference", "protocol")}
+    return {**names, "split": cfg["split"]}
