@@ -89,8 +89,8 @@ def _check_option(group: str, value: Any, folders: Sequence[Path]) -> None:
     names = options(group, folders)
     if str(value) not in names:
         hint = did_you_mean(str(value), names)
-        more = "; `dgpbench data list` shows all" if group == "dataset" else ""
-        more = more or ("" if "allowed:" in hint else "; `dgpbench run --help` lists all")
+        command = "data list" if group == "dataset" else "run --help"
+        more = "" if "allowed:" in hint else f" (`dgpbench {command}` lists all)"
         raise UserError(f"unknown {group} '{show_value(value)}'{hint}{more}")
 
 

@@ -84,6 +84,7 @@ def main_fields() -> list[tuple[str, str, str]]:
     rows = fields(root / "config.yaml")
     for group, stem in shared.items():
         if group == "model":
-            rows.append(("model.layers", "[gp, gp]", "the layers, inputs first"))
+            default = fields(root / "model" / "dgp2.yaml", "model.")
+            rows += [row for row in default if row[0] == "model.layers"]
         rows += fields(root / group / f"{stem}.yaml", f"{group}.")
     return [row for row in rows if row[0] not in ("experiment", "paths.config_dirs", "budget.name")]

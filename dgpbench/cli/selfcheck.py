@@ -18,9 +18,11 @@ def sparse_gp_bounds() -> tuple[float, float]:
     rng = np.random.RandomState(0)
     X = rng.randn(N, 2)
     Y = np.sin(2 * X[:, :1]) + 0.1 * rng.randn(N, 1)
-    model, values, *_ = build(compose(["model=sgp", f"model.num_inducing={M}"]), X, 1, 0)
+    cfg = compose(["model=sgp", f"model.num_inducing={M}"])
+    model, values, *_ = build(cfg, X, 1, 0)
     Z = values["layer0/Z"]
-    variance, scale, noise = 2.0, 2.0, 0.01  # conf/model/_gp.yaml
+    initial = ("kernel_variance", "lengthscale", "likelihood_variance")
+    variance, scale, noise = (cfg["model"][name] for name in initial)
 
     def kernel(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return variance * np.exp(-0.5 * ((a[:, None] - b[None]) ** 2).sum(-1) / scale**2)

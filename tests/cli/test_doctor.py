@@ -1,0 +1,56 @@
+"""`doctor`: each check finds what it is there to find."""
+
+import pytest
+from helpers import dgpbench
+
+from dgpbench.cli import doctor
+
+
+def findings(check):
+    return [(status, name) for status, name, _ in doctor._guarded(check)]
+
+
+def test_self_check_and_exit_code(tmp_path):
+    done = dgpbench("doctor", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[-1] == "all well", done.stdout
+    assert any(line.startswith("ok      self-check") for line in lines) and list(tmp_path.iterdir()) == []
+
+
+def test_broken_parts_are_found(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DGPBENCH_RESULTS", str(tmp_path / "file"))
+    monkeypatch.setenv("DGPBENCH_MIRROR", str(tmp_path / "none"))
+    assert findings(doctor._folders)[0] == ("BROKEN", "results")
+    assert findings(doctor._mirror) == [("BROKEN", "mirror")]
+    monkeypatch.setenv("DGPBENCH_MIRROR", "http://127.0.0.1:9/")
+    assert findings(doctor._mirror) == [("BROKEN", "mirror")]
+    monkeypatch.setattr(doctor, "_self_check", lambda: iter([]))
+    monkeypatch.setattr(doctor, "_machine", lambda: iter([]))
+    assert doctor.main(None) == 1 and "2 broken" in capsys.readouterr().out
+
+
+def test_a_wrong_number_is_found(monkeypatch):
+    from dgpbench.cli import selfcheck
+
+    monkeypatch.setattr(selfcheck, "sparse_gp_bounds", lambda: (-150.0, -150.001))
+    assert findings(doctor._self_check) == [("BROKEN", "self-check")]
+
+
+def test_a_missing_package_is_found(monkeypatch):
+    monkeypatch.setattr(doctor, "PACKAGES", ("numpy", "no-such-package"))
+    assert findings(doctor._versions)[-2:] == [("ok", "numpy"), ("BROKEN", "no-such-package")]
+
+
+def test_a_check_that_fails_is_a_finding():
+    def _broken():
+        raise RuntimeError("out of\norder")
+        yield
+
+    assert list(doctor._guarded(_broken)) == [("BROKEN", "broken", "RuntimeError: out of order")]
+
+
+@pytest.mark.parametrize("mirror", ["", "folder"])
+def test_a_good_mirror(monkeypatch, tmp_path, mirror):
+    monkeypatch.setenv("DGPBENCH_MIRROR", str(tmp_path) if mirror else "")
+    assert findings(doctor._mirror) == [("ok", "mirror")]
