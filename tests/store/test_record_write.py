@@ -159,10 +159,11 @@ def test_sigkill_leaves_no_readable_half_record(tmp_path):
     rng = random.Random(0)
     seen = 0
     root = Path(__file__).parents[2]
+    path = f"{root}{os.pathsep}{Path(__file__).parent}"
     for round_number in range(6):
         results = tmp_path / str(round_number)
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(results)], cwd=root,
-                                  stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{Path(__file__).parent}"})
+                                  stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
         writer.stdout.readline()
         time.sleep(0.4 + 0.3 * rng.random())
         writer.send_signal(signal.SIGKILL)
