@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from helpers import ROOT
+from cli_process import ROOT
 
 from dgpbench.cli.completion import SCRIPTS, candidates
 

@@ -1,7 +1,7 @@
 """`doctor`: each check finds what it is there to find."""
 
 import pytest
-from helpers import dgpbench
+from cli_process import dgpbench
 
 from dgpbench.cli import doctor
 

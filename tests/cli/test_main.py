@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import yaml
-from helpers import dgpbench
+from cli_process import dgpbench
 
 from dgpbench import cli
 from dgpbench.errors import Interrupted, UserError
