@@ -9,7 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,9 @@ def make_folder(folder: Path) -> None:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(".*.part"):
-            if time.time() - part.stat().st_mtime > _STALE_SECONDS:
-                part.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another writer may just have renamed it
+                if time.time() - part.stat().st_mtime > _STALE_SECONDS:
+                    part.unlink()
 
 
 @contextmanager

@@ -205,3 +205,26 @@ def test_meta_says_where_the_data_came_from(folder_mirror):
     load_data(toy(), folder_mirror)
     meta = json.loads((Path(folder_mirror["datasets"]) / "toy" / "meta.json").read_text())
     assert meta["n"] == 20 and meta["d"] == 2 and meta["p"] == 1 and meta["format"] == 1
+
+
+def test_many_writers_of_one_cache_do_not_disturb_each_other(folder_mirror):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        loaded = list(pool.map(lambda _: load_data(toy(), folder_mirror), range(24)))
+    assert {d.data_hash for d in loaded} == {load_data(toy(), folder_mirror).data_hash}
+    assert all(np.array_equal(d.X, ROWS[:, :2]) for d in loaded)
+    names = sorted(p.name for p in (Path(folder_mirror["datasets"]) / "toy").iterdir())
+    assert names == ["X.npy", "Y.npy", "meta.json", "toy.csv"]
+
+
+def test_leftovers_of_killed_writers_are_cleared(folder_mirror):
+    import os
+
+    place = Path(folder_mirror["datasets"]) / "toy"
+    place.mkdir(parents=True)
+    (place / ".X.npy.host-1-a.part").write_text("half")
+    (place / ".Y.npy.host-1-b.part").write_text("half")
+    os.utime(place / ".X.npy.host-1-a.part", (0, 0))
+    load_data(toy(), folder_mirror)
+    assert sorted(p.name for p in place.glob(".*")) == [".Y.npy.host-1-b.part"]  # may still be in use
