@@ -78,6 +78,6 @@ def _report(found: list[tuple[str, str | None]], good: str, empty: str = "") -> 
     """Exit 0 when all is well, 2 when something is not; one line per failure."""
     bad = [(what, problem) for what, problem in found if problem]
     for what, problem in bad:
-        print(f"error: {what}: {problem}", file=sys.stderr)
+        print("error:", problem if what in problem else f"{what}: {problem}", file=sys.stderr)
     print(empty if not found and empty else f"{len(found) - len(bad)} of {len(found)} {good}")
     return 2 if bad else 0

@@ -66,9 +66,8 @@ def read_centred(path: Path, options: dict) -> Rows:
     permutation is stored with the package; the result is checked against the catalogue's data hash.
     """
     raw = np.vstack(list(read_text(path, options)))
-    order = np.loadtxt(
-        resources.files("dgpbench.data").joinpath("orders", options["order"]).open(), dtype=int
-    )
+    with resources.files("dgpbench.data").joinpath("orders", options["order"]).open() as file:
+        order = np.loadtxt(file, dtype=int)
     centred = raw - raw.mean(axis=0)
     yield np.array([[float(f"{v:.5g}") for v in row] for row in centred])[order]
 

