@@ -147,7 +147,7 @@ def test_run_help_lists_groups_options_and_fields():
     text = dgpbench("run", "--help").stdout
     for line in (
         "model=",
-        "dgp3    Deep GP of three layers.",
+        "Deep GP of three layers.",
         "model.num_inducing=100",
         "paths.results=results",
         "dsvi2017_sgp_shared",
