@@ -87,8 +87,11 @@ class Trainer:
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
         term = batch_term(spec.model, spec.samples)
         self._term = tf.function(term, jit_compile=True) if spec.xla else term
-        self._resident = tf.function(self._resident_block)
-        self._streamed = tf.function(self._streamed_block)
+        # one graph for blocks of any number of steps
+        start, rows = tf.TensorSpec((), tf.int32), tf.TensorSpec((None, None), tf.int32)
+        Xs, Ys = (tf.TensorSpec((None, spec.batch, width), spec.batch_dtype) for width in (d, p))
+        self._resident = tf.function(self._resident_block, input_signature=[start, rows])
+        self._streamed = tf.function(self._streamed_block, input_signature=[start, Xs, Ys])
 
     # ---- state ---------------------------------------------------------------------------------------
 
