@@ -21,7 +21,7 @@ from dgpbench.store import read
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
-from dgpbench.store.write import ensure_writable, write_unit
+from dgpbench.store.write import ensure_writable, plain_arrays, write_unit
 
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 
@@ -159,13 +159,14 @@ def _facts(cfg: dict, split: Split, model, key: str) -> dict:
 
 
 def _training(trained) -> dict:
-    """What `fit` returned, as fields of the record."""
-    facts = asdict(trained) if is_dataclass(trained) else dict(trained or {})
+    """What `fit` returned, as fields of the record: a dataclass or a mapping; anything else tells nothing."""
+    facts = asdict(trained) if is_dataclass(trained) else dict(trained) if isinstance(trained, dict) else {}
     return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
 
 
 def _companions(evaluation: Evaluation, model) -> dict:
-    return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": model.parameters()}
+    params = plain_arrays(model.parameters())  # what cannot be stored is known before the record is written
+    return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": params}
 
 
 def _write(cfg, fields: dict, began: float, notes: list[str], companions: dict, force: bool) -> Unit:

@@ -1,7 +1,7 @@
 """The contract of a model, and how a config's `_target_` becomes one.
 
 A model is a class with the methods of `Model`. GP models get `fit` from the engine; a baseline, or your own,
-implements it directly. One file and one yaml (`_target_: my_module.MyModel`) make it a citizen of every table.
+implements it directly. One file and one yaml (`_target_: my_module.MyModel`) put it into every table.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from dgpbench.errors import UserError
 if TYPE_CHECKING:
     from dgpbench.data.split import Split
     from dgpbench.evaluate.predictive import Predictive
+
+
+METHODS = ("fit", "predict", "parameters", "load_parameters")
 
 
 @runtime_checkable
@@ -42,19 +45,22 @@ class Model(Protocol):
 def create(cfg: dict) -> Model:
     """The model that `cfg["model"]["_target_"]` names, built with the whole config."""
     target = cfg["model"]["_target_"]
+    model = load_class("model._target_", target)(cfg)
+    missing = [name for name in METHODS if not hasattr(model, name)]
+    if missing:
+        raise UserError(f"model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
+    return model
+
+
+def load_class(setting: str, target: str) -> type:
+    """The class `module.Class` that a setting names; the module may lie in the current folder."""
     module_name, _, class_name = target.rpartition(".")
     if "" not in sys.path:
         sys.path.insert(0, "")  # a model in the current folder
     try:
-        model = getattr(import_module(module_name), class_name)(cfg)
+        return getattr(import_module(module_name), class_name)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        if isinstance(error, ModuleNotFoundError) and not module_name.startswith(error.name or "-"):
-            raise
         raise UserError(
-            f"model._target_={target} cannot be imported ({error}); give module.Class, with the module installed"
+            f"{setting}={target} cannot be imported ({error}); give module.Class, with the module installed"
             " or in the current folder"
         ) from error
-    missing = [name for name in ("fit", "predict", "parameters", "load_parameters") if not hasattr(model, name)]
-    if missing:
-        raise UserError(f"model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
-    return model

@@ -141,12 +141,17 @@ def _write_parquet(file, columns: dict[str, np.ndarray]) -> None:
     pq.write_table(pa.table(arrays), file, compression="zstd", use_dictionary=False)
 
 
-def _write_npz(file, arrays: dict[str, np.ndarray]) -> None:
-    arrays = {name: np.asarray(value) for name, value in arrays.items()}
+def plain_arrays(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Parameters as arrays that can be stored; ValueError if one would need pickle."""
+    arrays = {name: np.asarray(value) for name, value in values.items()}
     if bad := [name for name, value in arrays.items() if value.dtype.hasobject]:
         raise ValueError(f"parameters must be plain arrays; {', '.join(bad)} would need pickle")
+    return arrays
+
+
+def _write_npz(file, arrays: dict[str, np.ndarray]) -> None:
     buffer = io.BytesIO()  # a zip file cannot be closed in order on a full disk
-    np.savez(buffer, **arrays)
+    np.savez(buffer, **plain_arrays(arrays))
     file.write(buffer.getbuffer())
 
 

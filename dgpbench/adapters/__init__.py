@@ -1,0 +1,1 @@
+"""Bridges to other packages; none of them is needed to use dgpbench."""

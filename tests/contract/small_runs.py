@@ -1,0 +1,52 @@
+"""One small dataset of two outputs for all contract tests, so that each model is compiled once."""
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from dgpbench.config import compose
+from dgpbench.data import Split
+from dgpbench.engine.context import RunContext, Silent
+from dgpbench.models.base import create
+
+N_TRAIN, N_ALL, DIM, OUTPUTS, SAMPLES = 30, 34, 2, 2, 64
+SMALL = ["budget.steps=5", f"protocol.test_samples={SAMPLES}", "protocol.draws=64", "engine.xla=false"]
+
+
+def arrays(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.RandomState(0)
+    X = rng.randn(rows, DIM)
+    Y = np.stack([np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1], np.cos(X[:, 1])], 1)
+    return X, Y + 0.1 * rng.randn(rows, OUTPUTS)
+
+
+def config(model: str, *overrides: str) -> dict:
+    gp = [] if model == "linear" else ["model.num_inducing=5"]
+    return compose([f"model={model}", *SMALL, *gp, *overrides])
+
+
+@lru_cache
+def fitted(model: str, seed: int = 0, block_seconds: float = 1.0):
+    """A model trained on `arrays`; tiny block_seconds take its steps one by one."""
+    cfg = config(model, f"seed={seed}")
+    made = create(cfg)
+    folder = Path("no checkpoint is written")
+    steps = cfg["budget"]["steps"]
+    run = RunContext("0" * 64, folder, seed, steps, None, Silent(), lambda text: None, block_seconds)
+    made.fit(Split.from_arrays(*arrays(N_TRAIN)), run)
+    return made
+
+
+def unit_config(folder: Path, model: str, *overrides: str) -> dict:
+    """The same data as a csv file: 34 rows, of which a run trains on 30."""
+    file = folder / "small.csv"
+    if not file.exists():
+        np.savetxt(file, np.hstack(arrays(N_ALL)), delimiter=",")
+    paths = [
+        f"paths.results={folder / 'results'}",
+        f"paths.datasets={folder / 'datasets'}",
+        "paths.mirror=null",
+    ]
+    data = ["dataset=csv", f"dataset.path={file}", "dataset.target=[2,3]"]
+    return config(model, *data, *paths, *overrides)

@@ -1,0 +1,92 @@
+"""What every model of conf/model must do. A new yaml file is tested without a new test."""
+
+import numpy as np
+import pytest
+from small_runs import DIM, OUTPUTS, SAMPLES, config, fitted, unit_config
+
+from dgpbench.conftree import options
+from dgpbench.experiment import run_unit
+from dgpbench.models.base import create
+from dgpbench.store import read
+from dgpbench.store.schema import validate_record
+
+MODELS = [name for name in options("model") if name != "wrapped"]  # wrapped: tests/adapters
+X_NEW = np.random.RandomState(1).randn(11, DIM)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def name(request):
+    """All tests of one model, then of the next: what is compiled for it is used again."""
+    return request.param
+
+
+def predict(model, X=X_NEW, samples=SAMPLES, seed=3):
+    return model.predict(X, samples, seed)
+
+
+def same(a, b) -> bool:
+    return np.array_equal(a.mean, b.mean) and np.array_equal(a.var, b.var)
+
+
+def is_deep(name: str) -> bool:
+    return len(config(name)["model"].get("layers", [])) > 1
+
+
+def test_models_are_found():
+    assert {"linear", "sgp", "sgp500", "dgp2", "dgp3", "dgp4", "dgp5"} <= set(MODELS)
+
+
+def test_predictions_are_finite_mixtures(name):
+    out = predict(fitted(name))
+    assert out.kind == "mixture" and out.problem() is None
+    assert out.mean.shape == out.var.shape == (SAMPLES if is_deep(name) else 1, len(X_NEW), OUTPUTS)
+    assert np.all(out.var > 0)
+
+
+def test_predictions_depend_on_seed_only(name):
+    model = fitted(name)
+    assert same(predict(model), predict(model))
+    assert same(predict(model), predict(model, seed=4)) == (not is_deep(name))
+
+
+def test_a_row_does_not_depend_on_the_rows_beside_it(name):
+    """Alone or among others, a point has the same distribution, within the error of sampling if there is any."""
+    model = fitted(name)
+    whole, part = predict(model).mean[:, 6:], predict(model, X_NEW[6:]).mean
+    error = np.sqrt((whole.var(0) + part.var(0)) / SAMPLES)
+    assert np.all(np.abs(whole.mean(0) - part.mean(0)) <= 5.0 * error + 1e-10)
+
+
+def test_parameters_are_plain_arrays_and_restore_exactly(name):
+    model = fitted(name)
+    values = model.parameters()
+    assert values and all(isinstance(v, np.ndarray) and not v.dtype.hasobject for v in values.values())
+    other = create(config(name))
+    other.load_parameters({key: v.copy() for key, v in values.items()})
+    assert same(predict(model), predict(other))
+    assert set(other.parameters()) == set(values)
+
+
+def test_one_seed_one_result_whatever_the_blocks(name):
+    a, b = fitted(name).parameters(), fitted(name, block_seconds=1e-9).parameters()
+    assert all(np.array_equal(a[key], b[key]) for key in a)
+    other = fitted(name, seed=1).parameters()
+    assert all(np.array_equal(a[key], other[key]) for key in a) == (name == "linear")
+
+
+def test_a_unit_is_recorded_then_skipped_then_forced(name, tmp_path):
+    cfg = unit_config(tmp_path, name)
+    unit, was_done = run_unit(cfg)
+    assert unit.record["status"] == "done" and not was_done
+    validate_record(unit.record)
+    assert unit.record["sizes"] == {"n_train": 30, "n_test": 4, "inputs": 2, "outputs": 2}
+    assert all(np.isfinite(v) for v in unit.record["metrics"].values() if v is not None)
+    assert set(unit.record["files"]) == {"predictions.parquet", "draws.parquet", "params.npz"}
+    first = unit.path.stat().st_mtime_ns
+    again, was_done = run_unit(cfg)
+    assert was_done and again.path == unit.path and again.path.stat().st_mtime_ns == first
+    forced, was_done = run_unit(cfg, force=True)
+    assert not was_done and forced.path.stat().st_mtime_ns > first
+    assert forced.record["metrics"] == unit.record["metrics"]
+    stored = read.parameters(forced)
+    assert all(stored[key].shape == value.shape for key, value in fitted(name).parameters().items())
