@@ -126,12 +126,14 @@ class Wrapped:
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """One Gaussian from mean and variance (or S of them, if they are (S, N, P)), else draws."""
-        if self.output == "auto":
-            self.output = "predict" if hasattr(self.model, "predict") else "sample"
         with _numpy_seed(seed):
-            if self.output == "sample":
+            if self.output == "sample" or (self.output == "auto" and not hasattr(self.model, "predict")):
                 return Predictive(draws=np.asarray(self.model.sample(X, samples)))
-            mean, var = (np.asarray(values) for values in self.model.predict(X))
+            try:
+                mean, var = (np.asarray(values) for values in self.model.predict(X))
+            except NotImplementedError:  # as that package's template class has it
+                self.output = "sample"
+                return self.predict(X, samples, seed)
         mean, var = (values if values.ndim == 3 else values[None] for values in (mean, var))
         return Predictive(mean=mean, var=var)
 

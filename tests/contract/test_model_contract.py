@@ -50,7 +50,7 @@ def test_predictions_depend_on_seed_only(name):
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it(name):
-    """Alone or among others, a point has the same distribution, within the error of sampling if there is any."""
+    """Alone or among others, a point has the same distribution, up to the error of sampling."""
     model = fitted(name)
     whole, part = predict(model).mean[:, 6:], predict(model, X_NEW[6:]).mean
     error = np.sqrt((whole.var(0) + part.var(0)) / SAMPLES)
