@@ -1,0 +1,143 @@
+"""`dgpbench perf`: measure, write perf.json, a table and a plot, and hold the ratios against the targets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from dgpbench.errors import UserError
+
+DEFAULT_OUTPUT = "perf-results"
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "perf",
+        help="measure training steps beside GPflow, GPflux and GPyTorch",
+        description="Time training steps of dgpbench and its peers in turns, in one run, each in a process "
+        "of its own with the same malloc settings and threads. Writes perf.json, perf.md and perf.png.",
+        epilog="GPflux and GPyTorch need environments of their own: `make perf` makes them. "
+        "DGPBENCH_PERF_ENVS names the folder that holds them (default .perf-envs).",
+    )
+    parser.add_argument(
+        "--cases", nargs="+", default=[], metavar="CASE", help="a, b, a-sgp, b-dgp2, ... (default: all)"
+    )
+    parser.add_argument(
+        "--systems",
+        nargs="+",
+        default=[],
+        metavar="SYSTEM",
+        help="dgpbench, dgpbench-mixed, gpflux-float64, ... (default: all)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=7, metavar="N", help="turns of each system (default: 7)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.7, metavar="S", help="length of a turn (default: 0.7)"
+    )
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="threads of every system (default: all cores)"
+    )
+    parser.add_argument(
+        "--peers-python",
+        nargs="+",
+        default=[],
+        metavar="ENV",
+        help="folder that holds gpflux/ and gpytorch/, or gpflux=PATH gpytorch=PATH",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        default=DEFAULT_OUTPUT,
+        metavar="DIR",
+        help=f"folder of the results (default: {DEFAULT_OUTPUT})",
+    )
+    parser.add_argument(
+        "--replot", action="store_true", help="only table and plot, from perf.json in that folder"
+    )
+    parser.add_argument(
+        "--check-run",
+        action="store_true",
+        help="only compare the steps per second of `dgpbench run` with the bare step",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    if args.rounds < 1 or not args.seconds > 0 or (args.threads is not None and args.threads < 1):
+        raise UserError("--rounds, --seconds and --threads must be positive")
+    folder = Path(args.output)
+    console = Console(stderr=True)
+    note = lambda text: console.print(text, markup=False, highlight=False)  # noqa: E731
+    if args.check_run:
+        return _check_run(folder, args.threads)
+    path = folder / "perf.json"
+    if args.replot:
+        results = _read(path)
+    else:
+        results = _measure(args, path, note)
+    _write(results, folder, note)
+    return 0
+
+
+def _measure(args: argparse.Namespace, path: Path, note) -> dict:
+    from dgpbench.perf.cases import CASES, select
+    from dgpbench.perf.measure import Settings, measure
+    from dgpbench.perf.systems import SYSTEMS, interpreters
+
+    cases = [CASES[name] for name in select(args.cases, list(CASES), "case")]
+    systems = [SYSTEMS[name] for name in select(args.systems, list(SYSTEMS), "system")]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    settings = Settings(args.rounds, args.seconds, args.threads or cores)
+    pythons = interpreters(args.peers_python)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return measure(cases, systems, pythons, settings, note, keep=lambda results: _keep(path, results))
+
+
+def _keep(path: Path, results: dict) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    temporary.replace(path)
+
+
+def _read(path: Path) -> dict:
+    from dgpbench.perf.measure import SCHEMA
+
+    try:
+        results = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"no {path}; measure first: dgpbench perf -o {path.parent}") from None
+    except ValueError:
+        raise UserError(f"{path} is no JSON file; measure again: dgpbench perf -o {path.parent}") from None
+    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
+        raise UserError(f"{path} is not of schema {SCHEMA}; measure again: dgpbench perf -o {path.parent}")
+    return results
+
+
+def _write(results: dict, folder: Path, note) -> None:
+    from rich.console import Console
+
+    from dgpbench.perf import plot, tables
+
+    (folder / "perf.md").write_text(tables.markdown(results))
+    tables.show(results, Console())
+    written = ["perf.json", "perf.md"]
+    try:
+        plot.draw(results, folder / "perf.png")
+        written.append("perf.png")
+    except ImportError:
+        note("no plot: matplotlib is not installed (pip install matplotlib, then dgpbench perf --replot)")
+    note(f"written to {folder}: {', '.join(written)}")
+
+
+def _check_run(folder: Path, threads: int | None) -> int:
+    from dgpbench.perf.overhead import check_run_overhead
+
+    found = check_run_overhead([f"threads={threads}"] if threads else [])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "overhead.json").write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+    print(found.line())
+    return 0 if found.met else 1

@@ -1,0 +1,1 @@
+"""The training step of each system: `set_threads(n) -> n`, `build(case, precision) -> run(steps) -> loss`."""

@@ -1,0 +1,90 @@
+"""Who is measured, with which interpreter, and under which settings, the same for all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgpbench.errors import UserError
+from dgpbench.perf.cases import Case
+
+ENVS_VARIABLE = "DGPBENCH_PERF_ENVS"
+DEFAULT_ENVS = ".perf-envs"
+PEERS = ("gpflux", "gpytorch")  # in environments of their own, since their requirements clash
+
+# glibc's variables for what engine/platform.py sets by mallopt: large buffers stay in the heap between steps.
+MALLOC = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+    "MALLOC_TOP_PAD_": str(256 << 20),
+}
+
+
+@dataclass(frozen=True)
+class System:
+    """A library at a precision. `only_sparse`: it has no deep model."""
+
+    library: str
+    precision: str
+    only_sparse: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.library}-{self.precision}"
+
+    def takes(self, case: Case) -> bool:
+        return case.depth == 1 or not self.only_sparse
+
+
+SYSTEMS = {
+    system.name: system
+    for system in (
+        System("dgpbench", "float64"),
+        System("dgpbench", "mixed"),
+        System("dgpbench", "float32"),
+        System("gpflow", "float64", only_sparse=True),
+        System("gpflux", "float64"),
+        System("gpflux", "float32"),
+        System("gpytorch", "float64"),
+        System("gpytorch", "float32"),
+    )
+}
+
+
+def interpreters(given: Sequence[str]) -> dict[str, str]:
+    """Interpreter of each library that has one. `given`: a folder of environments, or LIBRARY=PATH each."""
+    found = {"dgpbench": sys.executable, "gpflow": sys.executable, "matmul": sys.executable}
+    folder = Path(os.environ.get(ENVS_VARIABLE) or DEFAULT_ENVS)
+    named: dict[str, Path] = {}
+    for word in given:
+        library, equals, path = word.partition("=")
+        if not equals:
+            folder = Path(word)
+            if not folder.is_dir():
+                raise UserError(
+                    f"--peers-python {word}: no folder; give one that holds gpflux/ and gpytorch/"
+                )
+        elif library not in PEERS:
+            raise UserError(f"--peers-python {word}: '{library}' is none of {', '.join(PEERS)}")
+        else:
+            named[library] = Path(path)
+    for library in PEERS:
+        path = named.get(library, folder / library)
+        python = path / "bin" / "python" if path.is_dir() else path
+        if python.is_file():
+            found[library] = str(python.absolute())
+        elif library in named:
+            raise UserError(f"--peers-python {library}={path}: neither an interpreter nor an environment")
+    return found
+
+
+def worker_environment(threads: int) -> dict[str, str]:
+    """Environment of every worker: same malloc settings, same number of threads, no word from TensorFlow."""
+    count = str(threads)
+    limits = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    limits += ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_USE_LEGACY_KERAS": "1"}
+    return {**os.environ, **MALLOC, **dict.fromkeys(limits, count), **quiet}
