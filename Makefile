@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install run test test-fast lint perf clean
+.PHONY: help venv install run test test-fast lint perf perf-envs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -42,8 +42,21 @@ test-fast: $(STAMP)  ## run the tests but those marked slow
 lint: $(STAMP)  ## check style
 	@$(BIN)/ruff check .
 
-perf: $(STAMP)  ## measure speed beside GPflow (and GPflux, GPyTorch if installed)
-	@$(BIN)/python -m tests.perf $(ARGS)
+# GPflux and GPyTorch are measured in environments of their own; one that cannot be had is left out with a note.
+PERF_ENVS := $(or $(DGPBENCH_PERF_ENVS),.perf-envs)
+PEER_gpflux := tensorflow==2.21.0 gpflux==0.4.5 tf_keras==2.21.0
+PEER_gpytorch := torch==2.13.0 gpytorch==1.15.2
+
+perf: $(STAMP) perf-envs  ## measure speed beside GPflow, GPflux and GPyTorch; ARGS="--cases b --rounds 3"
+	@DGPBENCH_PERF_ENVS=$(PERF_ENVS) $(BIN)/dgpbench perf $(ARGS)
+
+perf-envs: $(STAMP)  ## make the peers' environments in .perf-envs (or DGPBENCH_PERF_ENVS)
+	@$(foreach peer,gpflux gpytorch,[ -e $(PERF_ENVS)/$(peer)/.installed ] || { \
+	  echo "Installing $(PEER_$(peer)) into $(PERF_ENVS)/$(peer) (once; a few minutes)"; \
+	  mkdir -p $(PERF_ENVS) && $(BIN)/python -m venv $(PERF_ENVS)/$(peer) && \
+	  $(PERF_ENVS)/$(peer)/bin/python -m pip install -qq --disable-pip-version-check $(PEER_$(peer)) && \
+	  touch $(PERF_ENVS)/$(peer)/.installed; \
+	} || echo "note: $(peer) cannot be installed (see above): measured without it" >&2;) :
 
 clean:  ## remove .venv and build products; datasets/ and results/ stay
 	@rm -rf $(VENV) build dist .ruff_cache .pytest_cache *.egg-info
