@@ -1,0 +1,114 @@
+"""The arithmetic between raw times and verdicts, by hand."""
+
+import math
+
+import pytest
+from perf_sample import cell, stored
+
+from dgpbench.perf import flops, ratios
+from dgpbench.perf.cases import CASES, Case
+
+
+def test_flop_counts_by_hand():
+    """B = 5, M = 3, widths 2 -> 4 -> 1: every product written out."""
+    case = Case("t", batch=5, inputs=2, width=4, num_inducing=3, depth=2)
+    B, M = 5, 3
+    distances = 2 * M * 4 * B * 2 + 2 * M * 6 * B * 3  # layer 0: forward and dZ; layer 1: dH too
+    means = 3 * (2 * 4 * M * B + 2 * 1 * M * B)
+    forms = 2 * (2 * 4 * M * M * B + 2 * 1 * M * M * B)
+    whitening = 2 * 3 * 2 * M * M * B
+    gram = 3 * (2 * M * 4 * M + 2 * M * 6 * M)
+    inverse = 2 * (M**3 // 3 + M**3 + 6 * M**3)
+    covariance = 6 * 4 * M**3 + 6 * 1 * M**3
+    folded = 12 * 4 * M**3 + 12 * 1 * M**3 + 6 * 4 * M * M + 6 * 1 * M * M
+    assert flops.count(case, "white") == flops.Flops(
+        distances + means + forms + whitening, gram + inverse + covariance
+    )
+    assert flops.count(case, "quad") == flops.Flops(
+        distances + means + forms, gram + inverse + covariance + folded
+    )
+
+
+def test_flops_of_the_paper_case_are_dominated_by_ten_M_squared_B_per_layer():
+    work = flops.count(CASES["a-dgp2"], "white")
+    assert work.batch == pytest.approx(2 * 10 * 100**2 * 10_000, rel=0.05)
+    assert work.square < 0.02 * work.batch
+
+
+def test_limit_takes_each_part_at_its_own_precision():
+    work, peak = flops.Flops(batch=1200, square=60), {"float64": 60.0, "float32": 120.0}
+    assert flops.limit_seconds(work, "float64", peak) == 1200 / 60 + 60 / 60
+    assert flops.limit_seconds(work, "mixed", peak) == 1200 / 120 + 60 / 60
+    assert flops.limit_seconds(work, "float32", peak) == 1200 / 120 + 60 / 120
+
+
+def test_the_form_follows_the_engine():
+    from dgpbench.engine.trainer import StepSpec
+    from dgpbench.models.deep_gp import DeepGP
+
+    for precision in ("float64", "mixed", "float32"):
+        spec = StepSpec(DeepGP(()), (), frozenset(), 1, False, precision=precision)
+        assert flops.form_of("dgpbench", precision) == spec.form
+    assert flops.form_of("gpflux", "float64") == "white"
+
+
+def test_ratio_is_of_medians_and_nan_without_both():
+    cells = {
+        ("c", "ours"): cell("c", "ours", [1.0, 2.0, 9.0]),
+        ("c", "peer"): cell("c", "peer", [5.0, 6.0, 7.0]),
+        ("c", "bad"): cell("c", "bad", [5.0], "nan"),
+    }
+    assert ratios.ratio(cells, "c", "ours", "peer") == 3.0
+    assert math.isnan(ratios.ratio(cells, "c", "ours", "bad"))
+    assert math.isnan(ratios.ratio(cells, "c", "ours", "absent"))
+
+
+def test_geometric_mean():
+    assert ratios.geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+    assert ratios.geometric_mean([]) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        ({"x": 2.0, "y": 2.0}, "met"),
+        ({"x": 1.8, "y": 2.3}, "met"),  # the worst may be 0.9 of the target
+        ({"x": 1.7, "y": 3.0}, "not met"),  # mean above, one cell too low
+        ({"x": 1.9, "y": 2.0}, "not met"),  # mean below
+        ({"x": 2.5}, "incomplete (1 of 2 cells, met there)"),
+        ({}, "not measured"),
+    ],
+)
+def test_verdicts(found, verdict):
+    assert ratios.Summary("o", "p", "c", 2.0, found, 2).verdict == verdict
+
+
+def test_summaries_of_a_stored_measurement():
+    found = {(s.ours, s.peer, s.column): s for s in ratios.summaries(stored())}
+    s = found["dgpbench-float64", "gpflux-float64", "(a) M=100"]
+    assert (s.mean, s.target, s.verdict) == (pytest.approx(2.0), 2.2, "not met")
+    assert found["dgpbench-float64", "gpflux-float64", "(b) M=100"].verdict == "met"
+    assert found["dgpbench-mixed", "gpytorch-float32", "a SGP500"].mean == pytest.approx(2.4)
+    half = found["dgpbench-mixed", "gpflux-float32", "(a) M=100"]
+    assert (list(half.ratios), half.verdict) == (["a-sgp"], "no target")
+
+
+def test_targets_of_columns_with_nothing_run_are_left_out():
+    results = stored()
+    results["cases"] = {"b-sgp": results["cases"]["b-sgp"]}
+    results["cells"] = [c for c in results["cells"] if c["case"] == "b-sgp"]
+    assert {s.column for s in ratios.summaries(results)} == {"(b) M=100"}
+    lines = ratios.summary_lines(results)
+    assert lines[0] == (
+        "dgpbench-float64 against gpflux-float64, (b) M=100: 2.00x (worst b-sgp 2.00x), "
+        "target 1.6x: incomplete (1 of 5 cells, met there)"
+    )
+
+
+def test_rate_and_share():
+    results = stored()
+    one = ratios.cells_of(results)["b-sgp", "dgpbench-mixed"]
+    work = flops.count(CASES["b-sgp"], "white")
+    rate, share = ratios.rate_and_share(results, one)
+    assert rate == pytest.approx(work.total / 5e-3 / 1e9)
+    assert share == pytest.approx((work.batch / 120e9 + work.square / 60e9) / 5e-3)
