@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 import traceback
 from dataclasses import asdict, is_dataclass
-from pathlib import Path
 
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.data import Split, load_split
@@ -171,4 +170,5 @@ def _companions(evaluation: Evaluation, model) -> dict:
 
 def _write(cfg, fields: dict, began: float, notes: list[str], companions: dict, force: bool) -> Unit:
     fields = fields | {"wall_seconds": time.perf_counter() - began, "notes": notes, "versions": versions()}
-    return write_unit(Path(cfg["paths"]["results"]), build_record(cfg, **fields), **companions, force=force)
+    redo = force and fields["status"] == "done"  # a done record gives way to nothing less
+    return write_unit(cfg["paths"]["results"], build_record(cfg, **fields), **companions, force=redo)

@@ -20,10 +20,12 @@ LABELS = tuple(f"{section}.name" for section in SETTINGS)
 
 def settings(cfg: dict) -> dict[str, Any]:
     """The dotted fields that determine the numbers. The data enter by their name, task and hash."""
-    kept = {section: cfg[section] for section in SETTINGS}
-    kept["precision"] = cfg["precision"]
+    if cfg["model"].get("closed_form"):  # nothing is optimised
+        kept = {section: cfg[section] for section in ("protocol", "model")}
+    else:
+        kept = {section: cfg[section] for section in SETTINGS} | {"precision": cfg["precision"]}
     kept["dataset"] = {k: cfg["dataset"][k] for k in ("name", "task") if k in cfg["dataset"]}
-    if cfg["budget"]["seconds"] is not None:  # how far a run gets then depends on the machine
+    if cfg["budget"]["seconds"] is not None and "budget" in kept:  # how far a run gets then depends on the machine
         kept.update(device=cfg["device"], threads=cfg["threads"])
     flat = flatten(kept)
     return {name: value for name, value in flat.items() if name not in LABELS}

@@ -118,15 +118,13 @@ MODEL: dict[str, Field] = {
     "inner_noise_trainable": SWITCH,
     "inner_q_scale": POSITIVE,
     "likelihood_variance": POSITIVE,
-    "jitter": Field(float, low=0, below=1),
+    "jitter": Field(float, null=True, above=0, below=1),
     "layer_overrides": Field(dict),
+    "closed_form": SWITCH,
 }
-PER_LAYER = tuple(
-    k
-    for k in MODEL
-    if k
-    not in ("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides")
-)
+GP_REQUIRED = tuple(name for name in MODEL if name != "closed_form")
+_WHOLE_MODEL = ("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides")
+PER_LAYER = tuple(name for name in GP_REQUIRED if name not in _WHOLE_MODEL)
 CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these
     "paths": {"results": TEXT, "datasets": TEXT, "mirror": Field(str, null=True), "config_dirs": Field(list)},
     "engine": {

@@ -8,6 +8,7 @@ from dgpbench.errors import UserError
 from dgpbench.schema import (
     CLOSED,
     DATASET,
+    GP_REQUIRED,
     GP_TARGET,
     LAST_LAYER_FIXED,
     LAUNCHER,
@@ -86,7 +87,7 @@ def _section(section: str, values: dict, fields: dict[str, Field], closed=False,
 
 def _model(values: dict) -> dict:
     gp = values.get("_target_") == GP_TARGET
-    model = _section("model", values, MODEL, required=MODEL if gp else ("_target_", "name"))
+    model = _section("model", values, MODEL, required=GP_REQUIRED if gp else ("_target_", "name"))
     if "layers" in model:
         layers = model["layers"]
         unknown = [layer for layer in layers if layer not in LAYERS]

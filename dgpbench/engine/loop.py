@@ -177,10 +177,8 @@ class _Feed:
 
     def run(self, start: int, steps: int) -> dict:
         if self.take is None:
-            rows = None if self.batches.full else self.batches.rows(start, steps)
-            if rows is None:
-                rows = np.zeros((steps, 0), np.int32)
-            return self.trainer.run(start, steps, rows)
+            empty = np.zeros((steps, 0), np.int32)
+            return self.trainer.run(start, empty if self.batches.full else self.batches.rows(start, steps))
         if self.ahead and self.ahead[0] == (start, steps):
             X, Y = self.ahead[1].result()
         else:

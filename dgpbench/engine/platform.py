@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -26,11 +30,32 @@ def tune_malloc() -> bool:
         return False
 
 
+@contextmanager
+def quiet_start() -> Iterator[None]:
+    """Hold back what native code prints on stderr while it starts; shown after all if it fails."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as sink:
+        saved = os.dup(2)
+        os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            sink.seek(0)
+            os.write(saved, sink.read())
+            raise
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
 MALLOC_TUNED = tune_malloc()
 
-import tensorflow as tf  # noqa: E402
+with quiet_start():
+    import tensorflow as tf
 
-tf.config.experimental.enable_tensor_float_32_execution(False)
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    tf.get_logger().setLevel("ERROR")
+    GPUS = tf.config.list_physical_devices("GPU")
 
 
 def set_threads(threads: int | None) -> int:
@@ -50,7 +75,6 @@ def choose_device(wanted: str) -> str:
     """The TensorFlow device for `auto`, `cpu` or `gpu`."""
     from dgpbench.errors import UserError
 
-    gpus = tf.config.list_physical_devices("GPU")
-    if wanted == "gpu" and not gpus:
+    if wanted == "gpu" and not GPUS:
         raise UserError("device=gpu, but TensorFlow sees no GPU; use device=auto or cpu, or install dgpbench[gpu]")
-    return "/GPU:0" if gpus and wanted in ("auto", "gpu") else "/CPU:0"
+    return "/GPU:0" if GPUS and wanted in ("auto", "gpu") else "/CPU:0"

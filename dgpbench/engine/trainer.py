@@ -95,8 +95,16 @@ class Trainer:
 
     # ---- state ---------------------------------------------------------------------------------------
 
-    def reset(self, raw: dict[str, np.ndarray], rates: dict[str, float], *, seed: int, num_data: int, jitter: float,
-              data: tuple[np.ndarray, np.ndarray] | None) -> None:
+    def reset(
+        self,
+        raw: dict[str, np.ndarray],
+        rates: dict[str, float],
+        *,
+        seed: int,
+        num_data: int,
+        jitter: float,
+        data: tuple[np.ndarray, np.ndarray] | None,
+    ) -> None:
         """Start afresh: parameters, slots, data (None when it will be streamed), rates, seed."""
         for name, variable in self.raw.items():
             variable.assign(raw[name])
@@ -129,9 +137,11 @@ class Trainer:
 
     # ---- blocks of steps -----------------------------------------------------------------------------
 
-    def run(self, start: int, steps: int, rows: np.ndarray | None) -> dict[str, float]:
-        """Run `steps` steps from step number `start` on resident data; rows (steps, B), None for a full batch."""
-        rows = np.zeros((steps, 0), np.int32) if rows is None else rows
+    def run(self, start: int, rows: np.ndarray) -> dict[str, float]:
+        """Run len(rows) steps from step number `start` on resident data.
+
+        rows (steps, B) are the minibatches, or (steps, 0) for full batches.
+        """
         with tf.device(self.spec.device):
             return _report(self._resident(tf.constant(start, tf.int32), tf.constant(rows, tf.int32)))
 

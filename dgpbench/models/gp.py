@@ -79,7 +79,7 @@ class GPModel:
             rates_from_config(inference),
             seed=run.seed,
             num_data=split.n_train,
-            jitter=JITTER[cfg["precision"]] if cfg["model"]["jitter"] == "auto" else cfg["model"]["jitter"],
+            jitter=cfg["model"]["jitter"] or JITTER[cfg["precision"]],
             data=(split.X_train, split.Y_train) if resident else None,
         )
         result = train(trainer, batches, run, take=None if resident else split.take_train)

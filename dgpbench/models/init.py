@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 
@@ -126,5 +127,6 @@ def kmeans(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
     rows = KMEANS_ROWS_PER_CENTRE * count
     subset = X if len(X) <= rows else X[rng.choice(len(X), rows, replace=False)]
     start = subset[rng.choice(len(subset), count, replace=False)]
-    centres, _ = kmeans2(subset, start, minit="matrix", iter=10, missing="warn", check_finite=False)
-    return centres
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty cluster keeps its starting row
+        return kmeans2(subset, start, minit="matrix", iter=10, missing="warn", check_finite=False)[0]

@@ -19,7 +19,7 @@ def test_defaults_are_plain_and_typed():
     assert type(cfg) is dict and type(cfg["model"]["layers"]) is list
     assert cfg["dataset"]["name"] == "energy" and cfg["model"]["layers"] == ["gp", "gp"]
     assert cfg["paths"] == {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
-    assert cfg["model"]["kernel_variance"] == 2.0 and cfg["model"]["jitter"] == 1e-6
+    assert cfg["model"]["kernel_variance"] == 2.0 and cfg["model"]["jitter"] is None
     assert cfg["experiment"] is None and config.deviations(cfg) == []
 
 

@@ -1,0 +1,98 @@
+"""Mixed precision: gradients near those of float64, and the same final bound; float32 strays, by how much."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from dgpbench.engine.trainer import StepSpec, Trainer
+from dgpbench.inference.bounds import batch_term, dsvi_bound_and_gradients
+from dgpbench.models.init import build
+from dgpbench.models.parameters import unconstrain
+
+RATES = {"learning_rate": 0.01, "lr_decay": 1.0, "lr_decay_steps": 1000, "lr_staircase": 1, "gamma": 0.1,
+         "gamma_initial": 1e-4, "gamma_ramp": 40, "gamma_decay": 1.0, "gamma_decay_steps": 1000}
+MODEL = {"layers": ["gp", "gp"], "num_inducing": 30, "width": None, "max_width": 30, "kernel": "rbf", "ard": True,
+         "kernel_variance": 2.0, "lengthscale": 2.0, "mean": "auto", "inner_noise": 1e-5,
+         "inner_noise_trainable": True, "inner_q_scale": 1e-5, "likelihood_variance": 0.01, "layer_overrides": {}}
+JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
+
+
+def _data(N=400, D=4):
+    rng = np.random.RandomState(0)
+    X = rng.randn(N, D)
+    return X, np.sin(X[:, :1] * 2) + 0.3 * np.cos(3 * X[:, 1:2]) + 0.1 * rng.randn(N, 1)
+
+
+def _trainer(precision, width=None, optimiser="adam", batch=400):
+    X, Y = _data()
+    model, values, fixed, _ = build({"model": MODEL | {"width": width}}, X, 1, 0)
+    raw = unconstrain(values)
+    spec = StepSpec(model, tuple((n, v.shape) for n, v in raw.items()), frozenset(fixed), batch, batch == 400,
+                    optimiser=optimiser, precision=precision, xla=False)
+    trainer = Trainer(spec)
+    trainer.reset(raw, RATES, seed=0, num_data=400, jitter=JITTER[precision], data=(X, Y))
+    return trainer
+
+
+def _gradients(trainer, precision, form=None, jitter=None):
+    """Bound and gradients at the point where `trainer` is, in another precision."""
+    spec = replace(trainer.spec, precision=precision)
+    X, Y = _data()
+    noise = np.random.RandomState(1).randn(spec.model.noise_dim, 400)
+    chunk = [tf.constant(a, spec.batch_dtype) for a in (X.T, Y.T, noise)]
+    raw = {name: tf.cast(v.read_value(), spec.param_dtype) for name, v in trainer.raw.items()}
+    return dsvi_bound_and_gradients(
+        spec.model, raw, [chunk], tf.constant(1.0, spec.param_dtype), batch_term(spec.model, 1),
+        trainable=trainer.trainable, natural=(), jitter=tf.constant(jitter or JITTER[precision], spec.param_dtype),
+        form=form or spec.form, batch_dtype=spec.batch_dtype,
+    )
+
+
+def _relative_error(ours, reference):
+    """|g - g_64| / |g_64| over all parameters together."""
+    difference = tf.linalg.global_norm([tf.cast(ours[n], tf.float64) - reference[n] for n in reference])
+    return float(difference / tf.linalg.global_norm(list(reference.values())))
+
+
+# With 1-D inner layers 30 inducing points on a line make K_zz as ill-conditioned as the jitter allows.
+@pytest.mark.parametrize("width, limit", [(None, 1e-3), (1, 5e-2)])
+@pytest.mark.parametrize("steps", [1, 500])
+def test_mixed_gradient_is_near_that_of_float64(width, limit, steps):
+    trainer = _trainer("float64", width)
+    trainer.run(0, np.zeros((steps, 0), np.int32))
+    bound, reference, _ = _gradients(trainer, "float64")
+    mixed_bound, mixed, _ = _gradients(trainer, "mixed")
+    assert _relative_error(mixed, reference) < limit
+    assert float(mixed_bound) == pytest.approx(float(bound), rel=2e-4)
+
+
+def test_the_quad_form_would_be_wrong_in_mixed_precision():
+    """Why `form` is not a free choice: the same gradient through `quad` is off by more than half."""
+    trainer = _trainer("float64", 1)
+    trainer.run(0, np.zeros((500, 0), np.int32))
+    _, reference, _ = _gradients(trainer, "float64")
+    _, mixed, _ = _gradients(trainer, "mixed", form="quad")
+    assert _relative_error(mixed, reference) > 0.5
+
+
+def test_how_far_float32_strays():
+    """Everything in float32, at the same jitter: usable gradients, an order of magnitude worse than mixed."""
+    trainer = _trainer("float64")
+    trainer.run(0, np.zeros((300, 0), np.int32))
+    _, reference, _ = _gradients(trainer, "float64", jitter=JITTER["float32"])
+    _, single, _ = _gradients(trainer, "float32")
+    assert 1e-6 < _relative_error(single, reference) < 0.2
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "ngd_adam"])
+def test_mixed_training_ends_at_the_float64_bound(optimiser):
+    """Common noise: the same 1000 steps end within a small fraction of the bound's own step-to-step noise."""
+    ends = {}
+    for precision in ("float64", "mixed"):
+        trainer = _trainer(precision, optimiser=optimiser)
+        trainer.run(0, np.zeros((800, 0), np.int32))
+        ends[precision] = trainer.run(800, np.zeros((200, 0), np.int32))["bound_mean"]
+    start = _trainer("float64", optimiser=optimiser).run(0, np.zeros((1, 0), np.int32))["bound_mean"]
+    assert abs(ends["mixed"] - ends["float64"]) < 1e-3 * abs(ends["float64"] - start)

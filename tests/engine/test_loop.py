@@ -1,0 +1,145 @@
+"""The loop: resume equals uninterrupted, streaming equals resident, recovery is bounded and recorded."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from dgpbench.data.split import Split
+from dgpbench.engine import checkpoint, loop
+from dgpbench.engine.context import RunContext, Silent
+from dgpbench.errors import Diverged, Interrupted
+from dgpbench.models.gp import GPModel
+
+N = 240
+BASE = {
+    "model": {"layers": ["gp", "gp"], "num_inducing": 15, "width": None, "max_width": 30, "kernel": "rbf", "ard": True,
+              "kernel_variance": 2.0, "lengthscale": 2.0, "mean": "auto", "inner_noise": 1e-5, "jitter": None,
+              "inner_noise_trainable": True, "inner_q_scale": 1e-5, "likelihood_variance": 0.01, "layer_overrides": {}},
+    "inference": {"batch": 60, "samples": 1, "optimiser": "ngd_adam",
+                  "adam": {"learning_rate": 0.01, "decay": 1.0, "decay_steps": 1000, "staircase": True},
+                  "natgrad": {"gamma": 0.1, "gamma_initial": 1e-4, "ramp_steps": 40, "parameterisation": "natural",
+                              "alternate": False, "decay": 1.0, "decay_steps": 1000}},
+    "engine": {"memory_limit_gb": 4.0, "chunk_rows": 2000, "xla": False},
+    "precision": "float64", "threads": None, "device": "cpu",
+}
+
+
+def _split(seed=0, scale=1.0):
+    rng = np.random.RandomState(seed)
+    X = rng.randn(N, 3)
+    return Split.from_arrays(X, np.sin(2 * X[:, :1]) * scale + 0.1 * rng.randn(N, 1))
+
+
+def _context(folder, steps=60, seconds=None, **kwargs):
+    kwargs = {"reporter": Silent(), "note": lambda text: None, "block_seconds": 0.05, "checkpoint_seconds": 1e9} | kwargs
+    return RunContext(key="k", folder=folder, seed=5, steps=steps, seconds=seconds, **kwargs)
+
+
+def _fit(folder, cfg=BASE, split=None, **kwargs):
+    model = GPModel(cfg)
+    result = model.fit(split or _split(), _context(folder, **kwargs))
+    return model.parameters(), result
+
+
+def _same(a, b):
+    return all(np.array_equal(a[name], b[name]) for name in a)
+
+
+class StopAt(Silent):
+    """Sends this process a signal once training has passed a step."""
+
+    def __init__(self, step, number=signal.SIGTERM):
+        self.step, self.number = step, number
+
+    def update(self, step, bound, rate, left):
+        if step >= self.step:
+            self.step = 1 << 60
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_interrupted_and_resumed_equals_uninterrupted_bitwise(tmp_path, number):
+    whole, _ = _fit(tmp_path / "a")
+    with pytest.raises(Interrupted) as stopped:
+        _fit(tmp_path / "b", reporter=StopAt(10, number))
+    assert stopped.value.signal_number == number
+    assert (tmp_path / "b" / checkpoint.NAME).exists()
+    resumed, result = _fit(tmp_path / "b")
+    assert result.resumed_from and 10 <= result.resumed_from[0] < 60
+    assert result.steps == 60
+    assert _same(whole, resumed)
+
+
+def test_signal_handlers_are_put_back(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    _fit(tmp_path, steps=3)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert threading.active_count() < 20
+
+
+def test_streaming_equals_resident_bitwise(tmp_path):
+    resident, _ = _fit(tmp_path / "a")
+    streamed, _ = _fit(tmp_path / "b", BASE | {"engine": BASE["engine"] | {"memory_limit_gb": 1e-9}})
+    assert _same(resident, streamed)
+
+
+def test_blocks_do_not_matter(tmp_path):
+    a, _ = _fit(tmp_path / "a", block_seconds=0.001)
+    b, _ = _fit(tmp_path / "b", block_seconds=5.0)
+    assert _same(a, b)
+
+
+def test_a_reused_trainer_starts_afresh(tmp_path):
+    """Another split and back again: the compiled trainer is shared, its state is not."""
+    first, _ = _fit(tmp_path / "a", steps=20)
+    other, _ = _fit(tmp_path / "b", split=_split(1), steps=20)
+    again, _ = _fit(tmp_path / "c", steps=20)
+    assert _same(first, again)
+    assert not np.array_equal(first["layer0/Z"], other["layer0/Z"])
+
+
+def test_budget_by_seconds(tmp_path):
+    _, result = _fit(tmp_path, steps=None, seconds=0.5)
+    assert 0.5 <= result.seconds < 3.0
+    assert result.steps > 1
+
+
+def test_float32_with_a_tiny_jitter_recovers_and_says_so(tmp_path):
+    """Duplicate inputs make the kernel matrix singular in float32; the jitter is raised until it is not."""
+    split = _split()
+    X = np.repeat(split.X_train[:40], 6, 0) * [1.0, 1e-4, 1e-4]
+    cfg = BASE | {"precision": "float32", "model": BASE["model"] | {"jitter": 1e-9, "num_inducing": 40, "kernel": "rbf"}}
+    notes = []
+    values, result = _fit(tmp_path, cfg, Split.from_arrays(X, split.Y_train), note=notes.append)
+    assert result.recoveries[0]["jitter"] == pytest.approx(1e-8)
+    assert "positive definite" in result.recoveries[0]["reason"] or "finite" in result.recoveries[0]["reason"]
+    assert len(notes) == len(result.recoveries)
+    assert float(values["jitter"]) == pytest.approx(result.recoveries[-1]["jitter"])
+    assert all(np.isfinite(v).all() for v in values.values())
+
+
+def test_a_hopeless_run_diverges_with_a_reason(tmp_path):
+    split = _split()
+    Y = split.Y_train.copy()
+    Y[7] = 1e200  # the square overflows: no jitter can help
+    context = _context(tmp_path)
+    with pytest.raises(Diverged, match="bound is not finite"):
+        GPModel(BASE).fit(Split.from_arrays(split.X_train, Y), context)
+    assert len(context.recoveries) == loop.MAX_RECOVERIES
+
+
+def test_a_broken_checkpoint_is_not_used(tmp_path):
+    (tmp_path / checkpoint.NAME).write_bytes(b"PK\x03\x04 half of a file")
+    values, result = _fit(tmp_path, steps=10)
+    assert result.resumed_from == []
+    checkpoint.save(tmp_path, "another key", {"x": np.zeros(2)})
+    assert checkpoint.load(tmp_path, "k") is None
+
+
+def test_checkpoints_are_written_during_training(tmp_path):
+    _fit(tmp_path, steps=30, block_seconds=0.001, checkpoint_seconds=0.0)
+    state = checkpoint.load(tmp_path, "k")
+    assert 1 <= state["result/steps"] <= 30
