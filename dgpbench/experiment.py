@@ -106,7 +106,8 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
     lines.append(("model", f"{cfg['model']['name']}{about}"))
     if hasattr(model, "start"):
         batch = min(inference["batch"], split.n_train)
-        length = f"{budget['steps']:,} steps" if budget["steps"] else f"{budget['seconds']:g} s"
+        limits = ((budget["steps"], "{:,} steps"), (budget["seconds"], "{:g} s"))
+        length = " or ".join(text.format(limit) for limit, text in limits if limit)
         lines.append(("inference", f"{inference['name']}, batch {batch:,}, {length}, {cfg['precision']}, seed {seed}"))
         lines.append(("device", f"{describe_device(model)}, {model.threads} threads"))
     lines += [("deviates", text) for text in deviations(cfg)]

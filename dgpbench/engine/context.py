@@ -52,7 +52,7 @@ class TrainResult:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     steps_per_second: float | None = None
-    bound: float | None = None
+    bound: float | None = None  # mean over the last block
     refused: int = 0
     resumed_from: list[int] = field(default_factory=list)
     recoveries: list[dict] = field(default_factory=list)

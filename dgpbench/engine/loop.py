@@ -25,6 +25,7 @@ MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
 MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
 MAX_STREAM_BYTES = 64 << 20
 TRACE_POINTS = 200
+LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps
 
 
 def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | None = None) -> TrainResult:
@@ -43,7 +44,7 @@ def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | 
     try:
         with stop:
             while not _finished(result, run):
-                size = size if run.steps is None else min(size, run.steps - result.steps)
+                size = _fit_in(size, result.steps, run.steps)
                 began = time.perf_counter()
                 report = _guarded(trainer, feed, result, size, run)
                 elapsed = time.perf_counter() - began
@@ -72,6 +73,14 @@ def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | 
             writer.close()
     result.trace = _thin(result.trace)
     return result
+
+
+def _fit_in(size: int, done: int, total: int | None) -> int:
+    """A block size such that the last block has LAST_BLOCK steps: the final bound is then well defined."""
+    if total is None:
+        return size
+    left = total - done
+    return min(size, left - LAST_BLOCK) if left > LAST_BLOCK else left
 
 
 def _finished(result: TrainResult, run: RunContext) -> bool:

@@ -72,9 +72,9 @@ def set_threads(threads: int | None) -> int:
 
 
 def choose_device(wanted: str) -> str:
-    """The TensorFlow device for `auto`, `cpu` or `gpu`."""
+    """The TensorFlow device for `auto`, `cpu` or `gpu`, or for a device's name as a record has it."""
     from dgpbench.errors import UserError
 
-    if wanted == "gpu" and not GPUS:
+    if wanted.startswith("gpu") and not GPUS:
         raise UserError("device=gpu, but TensorFlow sees no GPU; use device=auto or cpu, or install dgpbench[gpu]")
-    return "/GPU:0" if GPUS and wanted in ("auto", "gpu") else "/CPU:0"
+    return "/GPU:0" if GPUS and not wanted.startswith("cpu") else "/CPU:0"
