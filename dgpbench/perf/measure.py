@@ -22,6 +22,7 @@ from dgpbench.perf.client import Worker, WorkerError
 from dgpbench.perf.systems import MALLOC, System
 
 SCHEMA = 1
+PRODUCTS = {"tensorflow": "matmul", "numpy": "blas"}  # whose matrix products count for the peak: their worker
 MAX_STEPS = 2000  # of one turn
 PAUSE = 0.05  # seconds between turns, so that idle threads have gone to sleep
 Note = Callable[[str], None]
@@ -106,7 +107,7 @@ def measure(
         "settings": asdict(settings) | {"malloc": MALLOC},
         "versions": {},
         "malloc_kept": {},
-        "peak_gflops": {"float64": [], "float32": []},
+        "peak_gflops": {dtype: {name: [] for name in PRODUCTS} for dtype in ("float64", "float32")},
         "cases": {case.name: case.to_dict() for case in cases},
         "cells": [],
         "notes": [],
@@ -121,12 +122,12 @@ def measure(
             note(text)
     with tempfile.TemporaryDirectory(prefix="dgpbench-perf-") as folder:
         logs = Path(folder)
-        _peak(results, pythons["matmul"], settings, logs, note)
+        _peak(results, pythons["dgpbench"], settings, logs, note)
         for case in cases:
             note(f"{case.name}: batch {case.batch}, M {case.num_inducing}, widths {case.widths}")
             _case(results, case, [s for s in present if s.takes(case)], pythons, settings, logs, note)
             keep(results)
-        _peak(results, pythons["matmul"], settings, logs, note)
+        _peak(results, pythons["dgpbench"], settings, logs, note)
     keep(results)
     return results
 
@@ -163,18 +164,22 @@ def _missing(case: Case, system: System, reason: str) -> dict:
 
 
 def _peak(results: dict, python: str, settings: Settings, logs: Path, note: Note) -> None:
-    """Matmul rates of both precisions, in turns; measured before and after the cases."""
+    """Matmul rates of both precisions by each library, in turns; measured before and after the cases."""
     with ExitStack() as stack:
         turns = {}
-        for dtype in results["peak_gflops"]:
-            worker = Worker.of(python, "matmul", dtype, settings.threads, logs / f"matmul-{dtype}.log")
-            turns[dtype] = Turns(flops.PEAK, System("matmul", dtype), stack.enter_context(worker))
-            turns[dtype].start(settings.turn_seconds)
+        for dtype, rates in results["peak_gflops"].items():
+            for name in rates:
+                worker = Worker.of(
+                    python, PRODUCTS[name], dtype, settings.threads, logs / f"{name}-{dtype}.log"
+                )
+                one = Turns(flops.PEAK, System(PRODUCTS[name], dtype), stack.enter_context(worker))
+                one.start(settings.turn_seconds)
+                turns[dtype, name] = one
         for _ in range(settings.rounds):
             for one in turns.values():
                 time.sleep(PAUSE)
                 one.turn()
-    for dtype, one in turns.items():
+    for (dtype, name), one in turns.items():
         if not one.alive:
-            note(f"matmul {dtype}: {one.cell['reason']}")
-        results["peak_gflops"][dtype] += [flops.PEAK_FLOPS / (ms * 1e6) for ms in one.cell["step_ms"]]
+            note(f"matrix products of {name} in {dtype}: {one.cell['reason']}")
+        results["peak_gflops"][dtype][name] += [flops.PEAK_FLOPS / (ms * 1e6) for ms in one.cell["step_ms"]]

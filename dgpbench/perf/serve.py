@@ -30,6 +30,7 @@ MODULES = {
     "gpflux": "dgpbench.perf.steps.deep_gpflux",
     "gpytorch": "dgpbench.perf.steps.deep_gpytorch",
     "matmul": "dgpbench.perf.steps.matmul",
+    "blas": "dgpbench.perf.steps.blas",
 }
 PACKAGES = ("tensorflow", "gpflow", "gpflux", "tf_keras", "torch", "gpytorch", "numpy")
 NUMERICAL = re.compile(r"\bnan\b|nanerror|cholesky|not invertible|notpsd|positive.definite", re.IGNORECASE)

@@ -56,7 +56,7 @@ SYSTEMS = {
 
 def interpreters(given: Sequence[str]) -> dict[str, str]:
     """Interpreter of each library that has one. `given`: a folder of environments, or LIBRARY=PATH each."""
-    found = {"dgpbench": sys.executable, "gpflow": sys.executable, "matmul": sys.executable}
+    found = {"dgpbench": sys.executable, "gpflow": sys.executable}
     folder = Path(os.environ.get(ENVS_VARIABLE) or DEFAULT_ENVS)
     named: dict[str, Path] = {}
     for word in given:

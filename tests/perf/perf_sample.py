@@ -50,7 +50,10 @@ def stored() -> dict:
         "settings": {"rounds": 3, "turn_seconds": 0.5, "threads": 2, "malloc": {}},
         "versions": {name: {"python": "3.11.0"} for name in SYSTEMS},
         "malloc_kept": dict.fromkeys(SYSTEMS, True),
-        "peak_gflops": {"float64": [50.0, 60.0], "float32": [110.0, 120.0]},
+        "peak_gflops": {
+            "float64": {"tensorflow": [20.0, 25.0], "numpy": [50.0, 60.0]},
+            "float32": {"tensorflow": [110.0, 120.0], "numpy": [90.0]},
+        },
         "cases": {case.name: case.to_dict() for case in CASES.values()},
         "cells": cells,
         "notes": [],

@@ -1,4 +1,4 @@
-"""The machine's matmul peak: square products, nothing else."""
+"""The machine's matmul peak by TensorFlow: square products, nothing else."""
 
 from __future__ import annotations
 
