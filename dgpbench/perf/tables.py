@@ -108,7 +108,7 @@ def facts(results: dict) -> list[str]:
     lines = [
         f"{results['started']}, {machine['processor']}, {settings['threads']} threads",
         f"{settings['rounds']} rounds of {settings['turn_seconds']:g} s turns, interleaved, "
-        "same malloc settings for all",
+        "same malloc settings for all, denormal numbers flushed to zero",
         f"matmul in this run, GFLOP/s: {rates}; the best of each is the limit",
     ]
     unkept = [name for name, kept in results["malloc_kept"].items() if not kept]
