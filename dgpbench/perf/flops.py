@@ -1,9 +1,9 @@
-"""Stated flop counts: the matrix products of one training step, forward and backward.
+"""Stated flop counts: the matrix products that one training step needs, forward and backward.
 
 A product (m, k) x (k, n) counts 2mkn. Elementwise work, exponentials and random numbers count nothing, so the
 share of the matmul limit that a step reaches is what is left of the machine after them.
-Two forms of the batch part (models/layers.py): `quad` in float64, `white` otherwise. Peers are given the
-`white` count, whatever they compute: the same useful work.
+The batch part has two forms (models/layers.py). Float64 of dgpbench is held to the fewer products of the two,
+layer by layer; all others, which would lose too many digits or have only one form, to `white`.
 """
 
 from __future__ import annotations
@@ -28,27 +28,34 @@ class Flops:
         return self.batch + self.square
 
 
-def count(case: Case, form: str) -> Flops:
-    """Flops of one step in the `quad` or the `white` form."""
-    B, M, widths = case.batch, case.num_inducing, case.widths
-    batch = square = 0
-    for i, (D, P) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
-        distances = 2 * M * (D + 2)  # per column of k(Z, H); the augmented product has D + 2 inner terms
-        batch += distances * B * (2 if i == 0 else 3)  # forward, dZ, and dH but for the data
-        batch += 2 * P * M * B * 3  # mean, and its gradient for both factors
-        batch += 2 * P * M * M * B * 2  # quadratic form, and its gradient for C
-        square += distances * M * 3
-        square += M**3 // 3 + M**3 + 3 * 2 * M**3  # Cholesky, triangular inverse, gradient of both
-        square += 3 * 2 * P * M**3  # S = L_q L_q^T
-        if form == "white":
-            batch += 2 * M * M * B * 3  # A = L^-1 K
-        else:
-            square += 3 * 2 * 2 * P * M**3 + 3 * 2 * P * M * M  # C = L^-T (S - I) L^-1 and alpha = L^-T m
+def count(case: Case, fewest: bool) -> Flops:
+    """Flops of one step; `fewest`: every layer in the form that needs less, else in the `white` form."""
+    layers = []
+    for i, (D, P) in enumerate(zip(case.widths[:-1], case.widths[1:], strict=True)):
+        forms = [_layer(case, D, P, first=i == 0, form=form) for form in ("white", "quad")]
+        layers.append(min(forms, key=lambda flops: flops.total) if fewest else forms[0])
+    return Flops(sum(one.batch for one in layers), sum(one.square for one in layers))
+
+
+def _layer(case: Case, D: int, P: int, first: bool, form: str) -> Flops:
+    B, M = case.batch, case.num_inducing
+    distances = 2 * M * (D + 2)  # per column of k(Z, H): the augmented product has D + 2 inner terms
+    batch = distances * B * (2 if first else 3)  # forward, dZ, and dH but for the data
+    batch += 2 * P * M * B * 3  # mean, and its gradient for both factors
+    batch += 2 * P * M * M * B * 2  # quadratic form, and its gradient for C
+    square = distances * M * 3  # k(Z, Z)
+    square += M**3 // 3 + M**3 + 3 * 2 * M**3  # Cholesky, triangular inverse, gradient of both
+    square += 2 * 2 * P * M**3  # a square A A^T for each output, and its gradient
+    if form == "white":
+        batch += 3 * 2 * M * M * B  # A = L^-1 K
+    else:
+        square += 3 * 2 * P * M**3 + 2 * 2 * M**3 + 3 * 2 * P * M * M  # L^-T L_q, L^-T L^-1, L^-T m
     return Flops(batch, square)
 
 
-def form_of(library: str, precision: str) -> str:
-    return "quad" if library == "dgpbench" and precision == "float64" else "white"
+def fewest(library: str, precision: str) -> bool:
+    """Whether a system is held to the fewer products of the two forms."""
+    return library == "dgpbench" and precision == "float64"
 
 
 def limit_seconds(flops: Flops, precision: str, peak: dict[str, float]) -> float:
