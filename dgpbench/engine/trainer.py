@@ -16,9 +16,11 @@ from dgpbench.engine.platform import tf
 from dgpbench.inference import natgrad, optimise
 from dgpbench.inference.bounds import batch_term, dsvi_bound_and_gradients
 from dgpbench.models.deep_gp import DeepGP
+from dgpbench.models.layers import cheaper_form
 from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import constrain
 
+MIN_CHUNK = 128  # columns below which a batch is not split between threads
 KEPT_TRAINERS = 2  # compiled trainers kept for reuse in one process
 
 
@@ -37,6 +39,7 @@ class StepSpec:
     alternate: bool = False
     precision: str = "float64"
     chunk_rows: int = 2000
+    threads: int = 1
     xla: bool = True
     device: str = "/CPU:0"
 
@@ -54,15 +57,21 @@ class StepSpec:
         return tf.float64 if self.precision == "float64" else tf.float32
 
     @property
-    def form(self) -> str:
-        """`quad` costs less but needs float64 (layers.py)."""
-        return "quad" if self.precision == "float64" else "white"
+    def forms(self) -> tuple[str, ...]:
+        """Of each layer: whatever costs less in float64, the safe one in less (layers.py)."""
+        columns = self.batch * self.samples
+        safe = self.precision != "float64"
+        return tuple("white" if safe else cheaper_form(layer, columns) for layer in self.model.layers)
 
 
-def chunk_sizes(batch: int, limit: int) -> list[int]:
-    """Sizes of column chunks of at most about `limit`; equal if a nearby number of chunks divides the batch."""
+def chunk_sizes(batch: int, limit: int, threads: int) -> list[int]:
+    """Sizes of the column chunks of a batch: at most about `limit`, so that they fit the cache, and enough of
+    them to keep every thread busy, since chunks run side by side. Equal sizes where possible: each size is
+    compiled once."""
+    threads = threads if batch >= threads * MIN_CHUNK else 1
     least = -(-batch // limit)
-    count = next((n for n in range(least, 2 * least + 1) if batch % n == 0), least)
+    least += -least % threads
+    count = next((n for n in range(least, 2 * least + 1, threads) if batch % n == 0), least)
     return [len(part) for part in np.array_split(np.arange(batch), count)]
 
 
@@ -186,7 +195,7 @@ class Trainer:
             noise = tf.zeros(shape, spec.batch_dtype)
         X, Y = tf.ensure_shape(X, (spec.batch, None)), tf.ensure_shape(Y, (spec.batch, None))
         out, a = [], 0
-        for size in chunk_sizes(spec.batch, max(1, spec.chunk_rows // spec.samples)):
+        for size in chunk_sizes(spec.batch, max(1, spec.chunk_rows // spec.samples), spec.threads):
             part = tf.reshape(noise[:, :, a : a + size], (shape[0], spec.samples * size))
             out.append((tf.transpose(X[a : a + size]), tf.transpose(Y[a : a + size]), part))
             a += size
@@ -203,7 +212,7 @@ class Trainer:
             trainable=trainable,
             natural=spec.natural_layers,
             jitter=self.jitter,
-            form=spec.form,
+            forms=spec.forms,
             batch_dtype=spec.batch_dtype,
         )
 

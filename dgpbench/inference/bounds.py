@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from dgpbench.models.deep_gp import DeepGP, expected_log_likelihood, kl_divergences, prepare
+from dgpbench.models.layers import gradient_in_mean_and_covariance
 from dgpbench.models.parameters import constrain
 
 
@@ -21,7 +22,7 @@ def dsvi_bound(model: DeepGP, raw: dict, X, Y, noise, *, num_data, samples: int 
     X (D, B), Y (P, B), noise (noise_dim, samples * B): sample s of point b stands in column s * B + b.
     """
     values = constrain(raw)
-    prepared, _ = prepare(model, values, jitter, "white")
+    prepared, _ = prepare(model, values, jitter)
     ell = expected_log_likelihood(model, prepared, tf.tile(X, (1, samples)), tf.tile(Y, (1, samples)), noise)
     return tf.reduce_sum(ell) * (num_data / (X.shape[1] * samples)) - tf.add_n(kl_divergences(model, values))
 
@@ -49,7 +50,7 @@ def dsvi_bound_and_gradients(
     trainable: Sequence[str],
     natural: Sequence[int] = (),
     jitter: tf.Tensor,
-    form: str,
+    forms: Sequence[str],
     batch_dtype: tf.DType,
 ) -> tuple[tf.Tensor, dict[str, tf.Tensor], dict[int, tuple[tf.Tensor, tf.Tensor]]]:
     """The bound, its gradient for `trainable`, and for each `natural` layer the data part of (dL/dm, dL/dS).
@@ -60,7 +61,7 @@ def dsvi_bound_and_gradients(
     with tf.GradientTape() as tape:
         tape.watch(raw)
         values = constrain(raw)
-        prepared, S = prepare(model, values, jitter, form)
+        prepared, Linv = prepare(model, values, jitter, forms)
         kl = kl_divergences(model, values)
         kl_ordinary = tf.add_n([k for i, k in enumerate(kl) if i not in natural] + [tf.zeros_like(kl[0])])
         flat = tf.nest.flatten(prepared)
@@ -73,20 +74,12 @@ def dsvi_bound_and_gradients(
         tf.add_n([tf.cast(d, dtype) for d in ds])
         for ds in zip(*[tf.nest.flatten(gradient) for _, gradient in parts], strict=True)
     ]
-
-    means = [f"layer{i}/q_mu" for i in natural]
-    sources = [raw[name] for name in (*trainable, *means)] + [S[i] for i in natural]
     gradients = tape.gradient(
         [*flat, kl_ordinary],
-        sources,
+        [raw[name] for name in trainable],
         output_gradients=[*d_flat, -tf.ones_like(kl_ordinary)],
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
-    n, k = len(trainable), len(means)
-    ordinary = dict(zip(trainable, gradients[:n], strict=True))
-    pairs = {i: (gradients[n + j], _symmetric(gradients[n + k + j])) for j, i in enumerate(natural)}
-    return data - tf.add_n(kl), ordinary, pairs
-
-
-def _symmetric(A: tf.Tensor) -> tf.Tensor:
-    return 0.5 * (A + tf.linalg.matrix_transpose(A))
+    d_prepared = tf.nest.pack_sequence_as(prepared, d_flat)
+    pairs = {i: gradient_in_mean_and_covariance(d_prepared[f"layer{i}"], Linv[i]) for i in natural}
+    return data - tf.add_n(kl), dict(zip(trainable, gradients, strict=True)), pairs

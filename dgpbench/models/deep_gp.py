@@ -6,6 +6,7 @@ numbers are in the parameter dictionary. Points are columns: a batch is X (D, B)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -34,13 +35,20 @@ class DeepGP:
         return f"layer{index}/q_mu", f"layer{index}/q_sqrt"
 
 
-def prepare(model: DeepGP, values: dict[str, tf.Tensor], jitter: tf.Tensor, form: str) -> tuple[dict, list]:
-    """The M x M part of every layer: what the batch part reads, and the covariances S of each q(u)."""
+def prepare(
+    model: DeepGP, values: dict[str, tf.Tensor], jitter: tf.Tensor, forms: Sequence[str] | None = None
+) -> tuple[dict, list[tf.Tensor]]:
+    """The M x M part of every layer: what the batch part reads, and each layer's L^-1.
+
+    `forms` names a form for each layer (layers.py); None takes `white`, which is safe in every precision.
+    """
+    forms = forms or ("white",) * len(model.layers)
     done = [
-        layers.prepare(layer, scope(values, f"layer{i}"), jitter, form) for i, layer in enumerate(model.layers)
+        layers.prepare(layer, scope(values, f"layer{i}"), jitter, form)
+        for i, (layer, form) in enumerate(zip(model.layers, forms, strict=True))
     ]
-    batch = {f"layer{i}": d["batch"] for i, d in enumerate(done)}
-    return batch | {"likelihood": scope(values, "likelihood")}, [d["S"] for d in done]
+    batch = {f"layer{i}": batch for i, (batch, _) in enumerate(done)}
+    return batch | {"likelihood": scope(values, "likelihood")}, [Linv for _, Linv in done]
 
 
 def kl_divergences(model: DeepGP, values: dict[str, tf.Tensor]) -> list[tf.Tensor]:

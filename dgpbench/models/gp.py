@@ -70,6 +70,7 @@ class GPModel:
             alternate=inference["natgrad"]["alternate"],
             precision=cfg["precision"],
             chunk_rows=cfg["engine"]["chunk_rows"],
+            threads=self.threads,
             xla=cfg["engine"]["xla"] in ("auto", True),
             device=self.device,
         )
@@ -108,7 +109,7 @@ class GPModel:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
         self.model = init.structure(self.cfg, self.values)
         tensors = {name: tf.constant(v) for name, v in self.values.items()}
-        self._prepared, _ = prepare(self.model, tensors, tensors.pop("jitter"), "white")
+        self._prepared, _ = prepare(self.model, tensors, tensors.pop("jitter"))
 
 
 def _sample_inputs(split, seed: int) -> np.ndarray:

@@ -65,24 +65,41 @@ def quadratic_form(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Ten
     return (tf.matmul(alpha, K), quad), gradient
 
 
-def prepare(layer: GPLayer, p: dict[str, tf.Tensor], jitter: tf.Tensor, form: str) -> dict:
-    """The M x M part: everything about the layer that does not depend on the batch.
+@tf.custom_gradient
+def outer_square(A: tf.Tensor) -> tf.Tensor:
+    """A A^T (P, M, M). Its gradient is symmetric here, so that one product serves where autodiff takes two."""
+    return tf.matmul(A, A, transpose_b=True), lambda G: 2.0 * tf.matmul(G, A)
 
-    `S` in the result is the covariance of q(u) (P, M, M), through which natural gradients take dL/dS.
-    """
+
+def cheaper_form(layer: GPLayer, columns: int) -> str:
+    """Which form needs fewer products in float64: `white` pays 3 more of M x M by M x columns for A and its
+    gradient, `quad` pays 4 more of M x M by M x M for each output (numbers measured in docs/performance.md)."""
+    return "quad" if 3 * columns > 4 * layer.output_dim * layer.num_inducing else "white"
+
+
+def prepare(layer: GPLayer, p: dict[str, tf.Tensor], jitter: tf.Tensor, form: str) -> tuple[dict, tf.Tensor]:
+    """The M x M part: what `conditional` reads, which does not depend on the batch, and L^-1."""
     kernel = layer.kernel.prepare(scope(p, "kernel"), p["Z"])
     eye = tf.eye(layer.num_inducing, dtype=p["Z"].dtype)
     Linv = inverse_cholesky(layer.kernel.gram(kernel) + jitter * eye)
-    S = tf.matmul(p["q_sqrt"], p["q_sqrt"], transpose_b=True)  # P, M, M
     batch = {"kernel": kernel}
-    if form == "quad":
-        batch["C"] = tf.matmul(Linv, tf.matmul(S - eye, Linv), transpose_a=True)
+    if form == "quad":  # L^-T (S - I) L^-1 with S = L_q L_q^T
+        batch["C"] = outer_square(tf.matmul(Linv, p["q_sqrt"], transpose_a=True)) - outer_square(tf.transpose(Linv))
         batch["alpha"] = tf.matmul(p["q_mu"], Linv)  # P, M
     else:
-        batch |= {"Linv": Linv, "C": S - eye, "alpha": p["q_mu"]}
+        batch |= {"Linv": Linv, "C": outer_square(p["q_sqrt"]) - eye, "alpha": p["q_mu"]}
     if layer.mean == "linear":
         batch["W"] = p["W"]
-    return {"batch": batch, "S": S}
+    return batch, Linv
+
+
+def gradient_in_mean_and_covariance(d_batch: dict, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """dD/dm (P, M) and dD/dS (P, M, M) from the gradient in what `prepare` made, in either form."""
+    g_m, g_S = d_batch["alpha"], d_batch["C"]
+    if "Linv" not in d_batch:  # alpha = m^T L^-1, C = L^-T (S - I) L^-1
+        g_m = tf.matmul(g_m, Linv, transpose_b=True)
+        g_S = tf.matmul(Linv, tf.matmul(g_S, Linv, transpose_b=True))
+    return g_m, 0.5 * (g_S + tf.linalg.matrix_transpose(g_S))
 
 
 def conditional(layer: GPLayer, batch: dict, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -51,7 +51,7 @@ def test_predictions_with_all_inducing_points_equal_exact_gp_regression():
         "likelihood/variance": np.asarray(noise),
     }
     model = DeepGP((GPLayer(Kernel(("rbf",), 2), 30, 1, "zero"),))
-    prepared, _ = prepare(model, {n: tf.constant(v) for n, v in values.items()}, jitter, "white")
+    prepared, _ = prepare(model, {n: tf.constant(v) for n, v in values.items()}, jitter)
     mean, var = propagate(model, prepared, tf.constant(Xs.T), _no_noise(20))
     exact_mean, exact_var = gpflow.models.GPR((X, Y), kernel, noise_variance=noise).predict_f(Xs)
     np.testing.assert_allclose(mean.numpy().T, exact_mean, atol=1e-5)
@@ -110,7 +110,7 @@ def test_fast_bound_and_gradient_equal_the_definition(form, samples):
         chunks.append((*columns(X[part], Y[part]), tf.constant(noise[:, :, part].reshape(3, -1))))
     fast, gradients, natural = dsvi_bound_and_gradients(
         model, raw, chunks, tf.constant(70 / (20 * samples), tf.float64), batch_term(model, samples),
-        trainable=list(raw), natural=(), jitter=tf.constant(1e-6, tf.float64), form=form, batch_dtype=tf.float64,
+        trainable=list(raw), natural=(), jitter=tf.constant(1e-6, tf.float64), forms=(form, form), batch_dtype=tf.float64,
     )
     assert float(fast) == pytest.approx(float(bound), rel=1e-10)
     assert natural == {}
@@ -126,7 +126,7 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S():
     model, values = sgp(rng, P=1, M=4)
     _, _, natural = dsvi_bound_and_gradients(
         model, raw_tensors(values), [(*columns(X, Y), _no_noise(15))], tf.constant(1.0, tf.float64),
-        batch_term(model, 1), trainable=[], natural=(0,), jitter=tf.constant(1e-6, tf.float64), form="quad",
+        batch_term(model, 1), trainable=[], natural=(0,), jitter=tf.constant(1e-6, tf.float64), forms=("quad",),
         batch_dtype=tf.float64,
     )
     g_m, g_S = (g.numpy()[0] for g in natural[0])

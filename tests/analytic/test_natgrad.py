@@ -34,7 +34,7 @@ def _gradients(X, Y, model, values):
     _, _, natural = dsvi_bound_and_gradients(
         model, raw_tensors(values), [(*columns(X, Y), tf.zeros((0, N), tf.float64))],
         tf.constant(1.0, tf.float64), batch_term(model, 1), trainable=[], natural=(0,),
-        jitter=tf.constant(1e-6, tf.float64), form="quad", batch_dtype=tf.float64,
+        jitter=tf.constant(1e-6, tf.float64), forms=("quad",), batch_dtype=tf.float64,
     )
     return natural[0]
 
@@ -124,7 +124,7 @@ def test_small_steps_reach_the_sgpr_optimum(name):
         raw = fixed | {"layer0/q_mu": m, "layer0/q_sqrt": L}
         _, _, natural = dsvi_bound_and_gradients(
             model, raw, chunk, one, batch_term(model, 1), trainable=[], natural=(0,),
-            jitter=tf.constant(1e-6, tf.float64), form="quad", batch_dtype=tf.float64,
+            jitter=tf.constant(1e-6, tf.float64), forms=("quad",), batch_dtype=tf.float64,
         )
         return natgrad.step(name, m, L, *natural[0], 0.1 * one)[:2]
 
