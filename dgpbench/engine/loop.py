@@ -19,7 +19,7 @@ from dgpbench.engine.batches import Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.platform import tf
 from dgpbench.engine.trainer import Trainer
-from dgpbench.errors import Diverged, Interrupted
+from dgpbench.errors import Diverged, Interrupted, UserError
 
 MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
 MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
@@ -36,7 +36,7 @@ def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | 
     result = _resume(trainer, run)
     feed = _Feed(trainer, batches, take)
     stop = _Signals()
-    writer = tf.summary.create_file_writer(str(run.folder / "tensorboard")) if run.tensorboard else None
+    writer = _trace_writer(run) if run.tensorboard else None
     run.reporter.start(run.steps, run.seconds)
     saved = time.perf_counter()
     size, rate_steps, rate_seconds = 1, 0, 0.0
@@ -62,7 +62,7 @@ def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | 
                     size = feed.limit(int(size * min(4.0, run.block_seconds / max(elapsed, 1e-6))) or 1)
                 _show(result, run, writer)
                 if stop.received or time.perf_counter() - saved > run.checkpoint_seconds:
-                    checkpoint.save(run.folder, run.key, _pack(trainer, result))
+                    _save(trainer, result, run)
                     saved = time.perf_counter()
                 if stop.received:
                     raise Interrupted(stop.received, result.steps)
@@ -73,6 +73,16 @@ def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | 
             writer.close()
     result.trace = _thin(result.trace)
     return result
+
+
+def _trace_writer(run: RunContext):
+    try:
+        import tensorboard  # noqa: F401  (tf.summary needs it)
+    except ModuleNotFoundError:
+        raise UserError(
+            "engine.tensorboard=true needs TensorBoard; pip install 'dgpbench[tensorboard]', or leave it out"
+        ) from None
+    return tf.summary.create_file_writer(str(run.folder / "tensorboard"))
 
 
 def _fit_in(size: int, done: int, total: int | None) -> int:
@@ -149,6 +159,14 @@ def _pack(trainer: Trainer, result: TrainResult) -> dict[str, np.ndarray]:
         "result/reasons": np.asarray([r["reason"] for r in result.recoveries], dtype=np.str_),
     }
     return trainer.state() | numbers | extra
+
+
+def _save(trainer: Trainer, result: TrainResult, run: RunContext) -> None:
+    """Write a checkpoint; a full disk is told, and does not end the training."""
+    try:
+        checkpoint.save(run.folder, run.key, _pack(trainer, result))
+    except OSError as error:
+        run.note(f"step {result.steps}: no checkpoint written ({error.strerror or error}); training goes on")
 
 
 def _resume(trainer: Trainer, run: RunContext) -> TrainResult:

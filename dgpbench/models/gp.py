@@ -58,23 +58,8 @@ class GPModel:
         raw = unconstrain(values)
         batches = Batches(split.n_train, inference["batch"], run.seed)
         resident = 8 * split.n_train * (split.dim + split.outputs) <= cfg["engine"]["memory_limit_gb"] * 1e9
-        spec = StepSpec(
-            model=self.model,
-            shapes=tuple((name, v.shape) for name, v in raw.items()),
-            fixed=frozenset(fixed),
-            batch=batches.batch,
-            full_batch=batches.full and resident,
-            samples=inference["samples"],
-            optimiser=inference["optimiser"],
-            parameterisation=inference["natgrad"]["parameterisation"],
-            alternate=inference["natgrad"]["alternate"],
-            precision=cfg["precision"],
-            chunk_rows=cfg["engine"]["chunk_rows"],
-            threads=self.threads,
-            xla=cfg["engine"]["xla"] in ("auto", True),
-            device=self.device,
-        )
-        trainer = get_trainer(spec)
+        full = batches.full and resident
+        trainer = get_trainer(step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device))
         trainer.reset(
             raw,
             rates_from_config(inference),
@@ -110,6 +95,27 @@ class GPModel:
         self.model = init.structure(self.cfg, self.values)
         tensors = {name: tf.constant(v) for name, v in self.values.items()}
         self._prepared, _ = prepare(self.model, tensors, tensors.pop("jitter"))
+
+
+def step_spec(cfg: dict, model: DeepGP, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str):
+    """What the compiled step of this config depends on."""
+    inference, engine = cfg["inference"], cfg["engine"]
+    return StepSpec(
+        model=model,
+        shapes=tuple((name, v.shape) for name, v in raw.items()),
+        fixed=frozenset(fixed),
+        batch=batch,
+        full_batch=full,
+        samples=inference["samples"],
+        optimiser=inference["optimiser"],
+        parameterisation=inference["natgrad"]["parameterisation"],
+        alternate=inference["natgrad"]["alternate"],
+        precision=cfg["precision"],
+        chunk_rows=engine["chunk_rows"],
+        threads=threads,
+        xla=engine["xla"] in ("auto", True),
+        device=device,
+    )
 
 
 def _sample_inputs(split, seed: int) -> np.ndarray:

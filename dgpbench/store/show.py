@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
+from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
 from dgpbench.store.summary import NAMES, Mean, per_config, per_record
 from dgpbench.suggest import did_you_mean
@@ -35,6 +36,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
     parser.add_argument("--results", metavar="DIR",
                         help="folder of results (or DGPBENCH_RESULTS; default: results)")
+    parser.add_argument("--export", metavar="FILE.jsonl.gz",
+                        help="write the records to this file too, as in results/reference")
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
 
@@ -42,7 +45,8 @@ def main(args) -> int:
     results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
     if args.results and not results.is_dir():
         raise UserError(f"no results folder {results}; give the folder that holds the dataset folders")
-    units = select(scan(results, reference=not args.no_reference), args.filters)
+    found = scan(results, reference=not args.no_reference, traces=bool(args.export))
+    units = select(found, args.filters)
     if args.failed:
         units = [unit for unit in units if unit.record["status"] != "done"]
     if not units and args.format == "table":
@@ -50,6 +54,8 @@ def main(args) -> int:
         suffix = " that match" if args.filters else ""
         print(f"no {what}{suffix} in {results}")
         return 0
+    if args.export:
+        export(units, args.export)
     each = args.each or args.failed
     metrics = [] if args.failed and not args.metric else _metrics(args.metric, units)
     rows = (per_record if each else per_config)(units, metrics)

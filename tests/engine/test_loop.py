@@ -143,3 +143,38 @@ def test_checkpoints_are_written_during_training(tmp_path):
     _fit(tmp_path, steps=30, block_seconds=0.001, checkpoint_seconds=0.0)
     state = checkpoint.load(tmp_path, "k")
     assert 1 <= state["result/steps"] <= 30
+
+
+def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    notes = []
+    _, result = _fit(tmp_path, steps=5, checkpoint_seconds=0.0, note=notes.append)
+    assert result.steps == 5
+    assert notes and all("No space left on device" in note for note in notes)
+
+
+def test_tensorboard_traces_hold_the_bound(tmp_path):
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    _, result = _fit(tmp_path, steps=8, tensorboard=True)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload().Tensors("bound")
+    assert events[-1].step == 8
+    assert float(np.frombuffer(events[-1].tensor_proto.tensor_content, np.float32)[0]) == pytest.approx(result.bound, rel=1e-5)
+
+
+@pytest.mark.parametrize("batch, limit, threads, expected", [
+    (1000, 2000, 2, [500, 500]),
+    (10_000, 2000, 2, [1250] * 8),
+    (10_000, 2000, 1, [2000] * 5),
+    (7372, 2000, 2, [1843] * 4),
+    (100, 2000, 2, [100]),
+    (691, 2000, 2, [346, 345]),
+])
+def test_chunks_fill_the_threads(batch, limit, threads, expected):
+    from dgpbench.engine.trainer import chunk_sizes
+
+    assert chunk_sizes(batch, limit, threads) == expected

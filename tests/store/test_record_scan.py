@@ -12,7 +12,7 @@ from store_units import make_cfg, make_companions, make_record
 
 from dgpbench.store import migrate
 from dgpbench.store.layout import unit_folder
-from dgpbench.store.scan import scan
+from dgpbench.store.scan import Unit, scan
 from dgpbench.store.schema import dumps
 from dgpbench.store.write import write_unit
 
@@ -136,3 +136,19 @@ def test_reading_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                           cwd=Path(__file__).parents[2])
     assert done.stdout.strip() == "[]"
+
+
+def test_an_exported_reference_reads_back_without_the_paths_of_its_machine(tmp_path, warned):
+    from dgpbench.store.reference import NO_PATHS, export
+
+    records = [make_record(make_cfg(split=k) | {"paths": {"results": "/home/me/r"}}) for k in (2, 0, 1)]
+    units = [Unit(record, tmp_path / "x" / "record.json") for record in records]
+    path = tmp_path / "reference" / "a.jsonl.gz"
+    assert export(units, path) == 3
+    back = {unit.record["split"]: unit.record for unit in scan(tmp_path)}
+    for record in records:
+        assert back[record["split"]] == record | {"config": record["config"] | {"paths": NO_PATHS}}
+    first = path.read_bytes()
+    export(units[::-1], path)
+    assert path.read_bytes() == first and b"/home/me" not in gzip.decompress(first)
+    assert warned == []

@@ -147,8 +147,9 @@ WRITER = """
 import sys
 from dgpbench.store.write import write_unit
 from store_units import make_cfg, make_companions, make_record
-print("ready", flush=True)
 for split in range(100000):
+    if split == 4:
+        print("ready", flush=True)
     cfg = make_cfg(split=split // 2)
     write_unit(sys.argv[1], make_record(cfg, metrics={"test_rmse": float(split)}), force=True,
                **make_companions(float(split), rows=2000))
@@ -165,7 +166,7 @@ def test_sigkill_leaves_no_readable_half_record(tmp_path):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(results)], cwd=root,
                                   stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
         writer.stdout.readline()
-        time.sleep(0.4 + 0.3 * rng.random())
+        time.sleep(0.3 * rng.random())
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         writer.stdout.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dgpbench.config import compose
 from dgpbench.engine.batches import Batches
-from dgpbench.engine.platform import set_threads
-from dgpbench.engine.trainer import StepSpec, Trainer
+from dgpbench.engine.platform import choose_device, set_threads, tf
+from dgpbench.engine.trainer import Trainer
 from dgpbench.inference.optimise import rates_from_config
 from dgpbench.models import init
-from dgpbench.models.gp import JITTER
+from dgpbench.models.gp import JITTER, step_spec
 from dgpbench.models.parameters import unconstrain
 from dgpbench.perf.cases import Case
 
@@ -30,17 +30,8 @@ def build(case: Case, precision: str):
     X, Y, _ = case.data("float64")
     model, values, fixed, _ = init.build(cfg, X, 1, seed=0)
     raw = unconstrain(values)
-    spec = StepSpec(
-        model=model,
-        shapes=tuple((name, v.shape) for name, v in raw.items()),
-        fixed=frozenset(fixed),
-        batch=case.batch,
-        full_batch=False,
-        precision=precision,
-        chunk_rows=cfg["engine"]["chunk_rows"],
-        xla=cfg["engine"]["xla"] in ("auto", True),
-    )
-    trainer = Trainer(spec)
+    threads, device = tf.config.threading.get_intra_op_parallelism_threads(), choose_device("cpu")
+    trainer = Trainer(step_spec(cfg, model, raw, fixed, case.batch, False, threads, device))
     jitter = cfg["model"]["jitter"] or JITTER[precision]
     rates = rates_from_config(cfg["inference"])
     trainer.reset(raw, rates, seed=0, num_data=len(X), jitter=jitter, data=(X, Y))
