@@ -61,19 +61,16 @@ def dsvi_bound_and_gradients(
     with tf.GradientTape() as tape:
         tape.watch(raw)
         values = constrain(raw)
-        prepared, Linv = prepare(model, values, jitter, forms)
+        prepared, Linv = prepare(model, values, jitter, forms, batch_dtype)
         kl = kl_divergences(model, values)
         kl_ordinary = tf.add_n([k for i, k in enumerate(kl) if i not in natural] + [tf.zeros_like(kl[0])])
         flat = tf.nest.flatten(prepared)
 
     low = tf.nest.map_structure(lambda t: tf.cast(t, batch_dtype), prepared)
     parts = [term(low, X, Y, noise, tf.cast(weight, batch_dtype)) for X, Y, noise in chunks]
-    dtype = flat[0].dtype
-    data = tf.add_n([tf.cast(value, dtype) for value, _ in parts])
-    d_flat = [
-        tf.add_n([tf.cast(d, dtype) for d in ds])
-        for ds in zip(*[tf.nest.flatten(gradient) for _, gradient in parts], strict=True)
-    ]
+    data = tf.add_n([tf.cast(value, kl[0].dtype) for value, _ in parts])
+    d_parts = zip(*[tf.nest.flatten(gradient) for _, gradient in parts], strict=True)
+    d_flat = [tf.add_n([tf.cast(d, t.dtype) for d in ds]) for t, ds in zip(flat, d_parts, strict=True)]
     gradients = tape.gradient(
         [*flat, kl_ordinary],
         [raw[name] for name in trainable],

@@ -36,7 +36,11 @@ class DeepGP:
 
 
 def prepare(
-    model: DeepGP, values: dict[str, tf.Tensor], jitter: tf.Tensor, forms: Sequence[str] | None = None
+    model: DeepGP,
+    values: dict[str, tf.Tensor],
+    jitter: tf.Tensor,
+    forms: Sequence[str] | None = None,
+    batch_dtype: tf.DType = tf.float64,
 ) -> tuple[dict, list[tf.Tensor]]:
     """The M x M part of every layer: what the batch part reads, and each layer's L^-1.
 
@@ -44,7 +48,7 @@ def prepare(
     """
     forms = forms or ("white",) * len(model.layers)
     done = [
-        layers.prepare(layer, scope(values, f"layer{i}"), jitter, form)
+        layers.prepare(layer, scope(values, f"layer{i}"), jitter, form, batch_dtype)
         for i, (layer, form) in enumerate(zip(model.layers, forms, strict=True))
     ]
     batch = {f"layer{i}": batch for i, (batch, _) in enumerate(done)}

@@ -3,7 +3,8 @@
 With A = L^-1 k(Z, h), K_zz = L L^T (thesis eq. 2.14-2.16, whitened):
     mean = m^T A,   var = k(h, h) + A^T (S - I) A.
 No (P, B, B) array is ever formed. Two equal forms of the batch part:
-    white: A = L^-1 K is formed, var from A^T (S - I) A. Safe in float32.
+    white: A = L^-1 K is formed, var from A^T (S - I) A. Safe in float32. The gradient in L^-1 is not taken
+           through the batch: it follows from those in m and S (`whitening`).
     quad:  var from K^T [L^-T (S - I) L^-1] K without A: fewer products per column, for float64 only
            (in float32 the entries of the bracket cancel and gradients are wrong).
 Both have a hand-written gradient that reuses the forward products.
@@ -36,17 +37,47 @@ class GPLayer:
 @tf.custom_gradient
 def inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
     """L^-1 with K = L L^T. The gradient needs three products and no triangular solve."""
-    L = tf.linalg.cholesky(K)
-    Linv = tf.linalg.triangular_solve(L, tf.eye(tf.shape(K)[0], dtype=K.dtype))
+    Linv = _inverse_cholesky(K)
 
-    def gradient(G):
-        # dL = -L^-T G L^-T; pulled through the Cholesky: dK = L^-T sym(phi(L^T dL)) L^-1, L^T dL = -G L^-T
-        T = tf.linalg.band_part(-tf.matmul(G, Linv, transpose_b=True), -1, 0)
-        T = 0.5 * (T + tf.transpose(T))  # phi halves the diagonal; symmetrising halves the rest
-        T = T - 0.5 * tf.linalg.diag(tf.linalg.diag_part(T))
-        return tf.matmul(Linv, tf.matmul(T, Linv), transpose_a=True)
+    def gradient(G):  # dL = -L^-T G L^-T, so L^T dL = -G L^-T
+        return _through_cholesky(-tf.matmul(G, Linv, transpose_b=True), Linv)
 
     return Linv, gradient
+
+
+def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(K.shape[0], dtype=K.dtype))
+
+
+def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
+    """dK for a gradient dL in its Cholesky factor, from T = L^T dL: L^-T sym(phi(T)) L^-1 (Murray 2016)."""
+    T = tf.linalg.band_part(T, -1, 0)
+    T = 0.5 * (T + tf.transpose(T))  # phi halves the diagonal; symmetrising halves the rest
+    T = T - 0.5 * tf.linalg.diag(tf.linalg.diag_part(T))
+    return tf.matmul(Linv, tf.matmul(T, Linv), transpose_a=True)
+
+
+@tf.custom_gradient
+def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through.
+
+    Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no pass
+    over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all that the Cholesky asks for.
+    """
+    Linv = _inverse_cholesky(K)
+
+    def gradient(_, d_alpha, d_C):
+        per_output = tf.reduce_sum(tf.matmul(C, d_C), 0)  # M, M
+        dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * tf.cast(per_output, K.dtype)
+        return _through_cholesky(-dA_At, Linv), d_alpha, d_C
+
+    return (Linv, alpha, C), gradient
+
+
+@tf.custom_gradient
+def whitened(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
+    """A = L^-1 K (M, B); the gradient in L^-1 is the business of `whitening`."""
+    return tf.matmul(Linv, K), lambda G: (None, tf.matmul(Linv, G, transpose_a=True))
 
 
 @tf.custom_gradient
@@ -72,22 +103,28 @@ def outer_square(A: tf.Tensor) -> tf.Tensor:
 
 
 def cheaper_form(layer: GPLayer, columns: int) -> str:
-    """Which form needs fewer products in float64: `white` pays 3 more of M x M by M x columns for A and its
-    gradient, `quad` pays 4 more of M x M by M x M for each output (numbers measured in docs/performance.md)."""
-    return "quad" if 3 * columns > 4 * layer.output_dim * layer.num_inducing else "white"
+    """Which form needs fewer products in float64: `white` pays 2 more of M x M by M x columns, for A and its
+    gradient; `quad` pays 3 more of M x M by M x M for each output."""
+    return "quad" if 2 * columns > 3 * layer.output_dim * layer.num_inducing else "white"
 
 
-def prepare(layer: GPLayer, p: dict[str, tf.Tensor], jitter: tf.Tensor, form: str) -> tuple[dict, tf.Tensor]:
-    """The M x M part: what `conditional` reads, which does not depend on the batch, and L^-1."""
+def prepare(
+    layer: GPLayer, p: dict[str, tf.Tensor], jitter: tf.Tensor, form: str, batch_dtype: tf.DType
+) -> tuple[dict, tf.Tensor]:
+    """The M x M part: what `conditional` reads, which does not depend on the batch, and L^-1.
+
+    S is formed in the precision of the batch part, which is the precision it is used in.
+    """
     kernel = layer.kernel.prepare(scope(p, "kernel"), p["Z"])
-    eye = tf.eye(layer.num_inducing, dtype=p["Z"].dtype)
-    Linv = inverse_cholesky(layer.kernel.gram(kernel) + jitter * eye)
-    batch = {"kernel": kernel}
-    if form == "quad":  # L^-T (S - I) L^-1 with S = L_q L_q^T
-        batch["C"] = outer_square(tf.matmul(Linv, p["q_sqrt"], transpose_a=True)) - outer_square(tf.transpose(Linv))
-        batch["alpha"] = tf.matmul(p["q_mu"], Linv)  # P, M
+    Kzz = layer.kernel.gram(kernel) + jitter * tf.eye(layer.num_inducing, dtype=p["Z"].dtype)
+    if form == "quad":  # C = L^-T (S - I) L^-1 with S = L_q L_q^T
+        Linv = inverse_cholesky(Kzz)
+        C = outer_square(tf.matmul(Linv, p["q_sqrt"], transpose_a=True)) - outer_square(tf.transpose(Linv))
+        batch = {"kernel": kernel, "C": C, "alpha": tf.matmul(p["q_mu"], Linv)}  # alpha P, M
     else:
-        batch |= {"Linv": Linv, "C": outer_square(p["q_sqrt"]) - eye, "alpha": p["q_mu"]}
+        C = outer_square(tf.cast(p["q_sqrt"], batch_dtype)) - tf.eye(layer.num_inducing, dtype=batch_dtype)
+        Linv, alpha, C = whitening(Kzz, p["q_mu"], C)
+        batch = {"kernel": kernel, "Linv": Linv, "C": C, "alpha": alpha}
     if layer.mean == "linear":
         batch["W"] = p["W"]
     return batch, Linv
@@ -99,6 +136,7 @@ def gradient_in_mean_and_covariance(d_batch: dict, Linv: tf.Tensor) -> tuple[tf.
     if "Linv" not in d_batch:  # alpha = m^T L^-1, C = L^-T (S - I) L^-1
         g_m = tf.matmul(g_m, Linv, transpose_b=True)
         g_S = tf.matmul(Linv, tf.matmul(g_S, Linv, transpose_b=True))
+    g_S = tf.cast(g_S, g_m.dtype)
     return g_m, 0.5 * (g_S + tf.linalg.matrix_transpose(g_S))
 
 
@@ -106,7 +144,7 @@ def conditional(layer: GPLayer, batch: dict, H: tf.Tensor) -> tuple[tf.Tensor, t
     """Mean and variance (P, B) of f(h) under q for each column of H (D, B), mean function included."""
     K = layer.kernel.cross(batch["kernel"], H)  # M, B
     if "Linv" in batch:
-        K = tf.matmul(batch["Linv"], K)  # A
+        K = whitened(batch["Linv"], K)  # A
     mean, quad = quadratic_form(K, batch["alpha"], batch["C"])
     var = layer.kernel.diagonal(batch["kernel"], H) + quad
     if layer.mean == "identity":
