@@ -25,7 +25,7 @@ MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
 MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
 MAX_STREAM_BYTES = 64 << 20
 TRACE_POINTS = 200
-LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps
+LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps, or a tenth of a short run
 
 
 def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | None = None) -> TrainResult:
@@ -86,11 +86,12 @@ def _trace_writer(run: RunContext):
 
 
 def _fit_in(size: int, done: int, total: int | None) -> int:
-    """A block size such that the last block has LAST_BLOCK steps: the final bound is then well defined."""
+    """A block size such that the last block does not depend on the clock: the final bound is well defined."""
     if total is None:
         return size
+    last = max(1, min(LAST_BLOCK, total // 10))
     left = total - done
-    return min(size, left - LAST_BLOCK) if left > LAST_BLOCK else left
+    return min(size, left - last) if left > last else left
 
 
 def _finished(result: TrainResult, run: RunContext) -> bool:

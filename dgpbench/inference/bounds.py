@@ -2,7 +2,8 @@
 
 `dsvi_bound` is the definition. `dsvi_bound_and_gradients` is the same number with its gradient, organised
 for speed: the M x M part in `param_dtype` outside XLA, the batch part in `batch_dtype`, in column chunks that
-fit the cache, optionally compiled by XLA, and the two chained by hand.
+fit the cache, optionally compiled by XLA, and the two chained by hand. Sums are written with `+`, one after the
+other: tf.add_n adds in an order that depends on timing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def dsvi_bound(model: DeepGP, raw: dict, X, Y, noise, *, num_data, samples: int 
     values = constrain(raw)
     prepared, _ = prepare(model, values, jitter)
     ell = expected_log_likelihood(model, prepared, tf.tile(X, (1, samples)), tf.tile(Y, (1, samples)), noise)
-    return tf.reduce_sum(ell) * (num_data / (X.shape[1] * samples)) - tf.add_n(kl_divergences(model, values))
+    return tf.reduce_sum(ell) * (num_data / (X.shape[1] * samples)) - sum(kl_divergences(model, values))
 
 
 def batch_term(model: DeepGP, samples: int) -> Callable:
@@ -63,14 +64,14 @@ def dsvi_bound_and_gradients(
         values = constrain(raw)
         prepared, Linv = prepare(model, values, jitter, forms, batch_dtype)
         kl = kl_divergences(model, values)
-        kl_ordinary = tf.add_n([k for i, k in enumerate(kl) if i not in natural] + [tf.zeros_like(kl[0])])
+        kl_ordinary = sum((k for i, k in enumerate(kl) if i not in natural), tf.zeros_like(kl[0]))
         flat = tf.nest.flatten(prepared)
 
     low = tf.nest.map_structure(lambda t: tf.cast(t, batch_dtype), prepared)
     parts = [term(low, X, Y, noise, tf.cast(weight, batch_dtype)) for X, Y, noise in chunks]
-    data = tf.add_n([tf.cast(value, kl[0].dtype) for value, _ in parts])
+    data = sum(tf.cast(value, kl[0].dtype) for value, _ in parts)
     d_parts = zip(*[tf.nest.flatten(gradient) for _, gradient in parts], strict=True)
-    d_flat = [tf.add_n([tf.cast(d, t.dtype) for d in ds]) for t, ds in zip(flat, d_parts, strict=True)]
+    d_flat = [sum(tf.cast(d, t.dtype) for d in ds) for t, ds in zip(flat, d_parts, strict=True)]
     gradients = tape.gradient(
         [*flat, kl_ordinary],
         [raw[name] for name in trainable],
@@ -79,4 +80,4 @@ def dsvi_bound_and_gradients(
     )
     d_prepared = tf.nest.pack_sequence_as(prepared, d_flat)
     pairs = {i: gradient_in_mean_and_covariance(d_prepared[f"layer{i}"], Linv[i]) for i in natural}
-    return data - tf.add_n(kl), dict(zip(trainable, gradients, strict=True)), pairs
+    return data - sum(kl), dict(zip(trainable, gradients, strict=True)), pairs

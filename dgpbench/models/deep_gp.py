@@ -57,7 +57,8 @@ def prepare(
 
 def kl_divergences(model: DeepGP, values: dict[str, tf.Tensor]) -> list[tf.Tensor]:
     """KL(q(u) || p(u)) of each layer."""
-    return [layers.kl_divergence(scope(values, f"layer{i}")) for i in range(len(model.layers))]
+    names = [model.parameter_names(i) for i in range(len(model.layers))]
+    return [layers.kl_divergence(values[m], values[L]) for m, L in names]
 
 
 def propagate(model: DeepGP, prepared: dict, X: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -82,9 +82,10 @@ class Kernel:
         total = 0.0
         for part in self.parts:
             q = prepared[part]
-            if part != "white":
-                Zt = tf.transpose(q["Z"])
-                total += _cross(part, q, Zt)
+            if part in STATIONARY:
+                total += _stationary(part, q["variance"], _half_negative_distance_among(q["Z"]))
+            elif part != "white":
+                total += _cross(part, q, tf.transpose(q["Z"]))
         if "white" in self.parts:
             total += prepared["white"]["variance"] * tf.eye(tf.shape(total)[0], dtype=total.dtype)
         return total
@@ -117,14 +118,36 @@ def _rows(v: tf.Tensor) -> tf.Tensor:
     return tf.reshape(v, (-1, 1))
 
 
+# TensorFlow adds three or more gradients of one tensor in an order that depends on timing. So that runs repeat
+# to the last bit, distances have gradients of their own, which leave each tensor at most two to add.
+
+
+@tf.custom_gradient
 def _half_negative_distance(Z: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
     """-|z - h|^2 / 2 (M, B) as one product of augmented matrices: z.h - |z|^2/2 - |h|^2/2."""
-    ones = tf.ones_like(Z[:, :1])
-    z2 = tf.reduce_sum(Z * Z, 1, keepdims=True)  # M, 1
-    h2 = tf.reduce_sum(H * H, 0, keepdims=True)  # 1, B
-    left = tf.concat([Z, -0.5 * z2, -0.5 * ones], 1)  # M, D + 2
-    right = tf.concat([H, tf.ones_like(h2), h2], 0)  # D + 2, B
-    return tf.matmul(left, right)
+    z2 = tf.reduce_sum(tf.square(Z), 1, keepdims=True)  # M, 1
+    h2 = tf.reduce_sum(tf.square(H), 0, keepdims=True)  # 1, B
+    Z1, H1 = tf.concat([Z, tf.ones_like(z2)], 1), tf.concat([H, tf.ones_like(h2)], 0)
+    left, right = tf.concat([Z1, -0.5 * z2], 1), tf.concat([H, -0.5 * h2, tf.ones_like(h2)], 0)
+
+    def gradient(G):
+        dZ = tf.matmul(G, H1, transpose_b=True)  # M, D + 1: G H^T and the row sums of G
+        dH = tf.matmul(Z1, G, transpose_a=True)  # D + 1, B
+        return dZ[:, :-1] - Z * dZ[:, -1:], dH[:-1] - H * dH[-1:]
+
+    return tf.matmul(left, right), gradient
+
+
+@tf.custom_gradient
+def _half_negative_distance_among(Z: tf.Tensor) -> tf.Tensor:
+    """-|z - z'|^2 / 2 (M, M) among the rows of Z."""
+    z2 = tf.reduce_sum(tf.square(Z), 1, keepdims=True)
+
+    def gradient(G):
+        G = G + tf.transpose(G)
+        return tf.matmul(G, Z) - Z * tf.reduce_sum(G, 1, keepdims=True)
+
+    return tf.matmul(Z, Z, transpose_b=True) - 0.5 * (z2 + tf.transpose(z2)), gradient
 
 
 def _cross(part: str, q: dict[str, tf.Tensor], H: tf.Tensor) -> tf.Tensor:
@@ -134,15 +157,19 @@ def _cross(part: str, q: dict[str, tf.Tensor], H: tf.Tensor) -> tf.Tensor:
         return tf.matmul(Z, H)
     if part in ARCCOSINE:
         return _arccosine(int(part[-1]), q, H)
-    e = _half_negative_distance(Z, H)
+    return _stationary(part, q["variance"], _half_negative_distance(Z, H))
+
+
+def _stationary(part: str, variance: tf.Tensor, e: tf.Tensor) -> tf.Tensor:
+    """A stationary kernel of e = -r^2 / 2."""
     if part == "rbf":
-        return q["variance"] * tf.exp(e)
+        return variance * tf.exp(e)
     r = tf.sqrt(tf.maximum(-2.0 * e, 1e-30 if e.dtype == tf.float32 else 1e-36))
     if part == "matern12":
-        return q["variance"] * tf.exp(-r)
+        return variance * tf.exp(-r)
     if part == "matern32":
-        return q["variance"] * (1.0 + math.sqrt(3.0) * r) * tf.exp(-math.sqrt(3.0) * r)
-    return q["variance"] * (1.0 + math.sqrt(5.0) * r + 5.0 / 3.0 * r * r) * tf.exp(-math.sqrt(5.0) * r)
+        return variance * (1.0 + math.sqrt(3.0) * r) * tf.exp(-math.sqrt(3.0) * r)
+    return variance * (1.0 + math.sqrt(5.0) * r + 5.0 / 3.0 * r * r) * tf.exp(-math.sqrt(5.0) * r)
 
 
 def _arccosine(order: int, q: dict[str, tf.Tensor], H: tf.Tensor) -> tf.Tensor:

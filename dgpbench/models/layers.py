@@ -35,14 +35,16 @@ class GPLayer:
 
 
 @tf.custom_gradient
-def inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
-    """L^-1 with K = L L^T. The gradient needs three products and no triangular solve."""
+def inverse_cholesky(K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """L^-1 with K = L L^T, and K^-1. The gradient needs a few products and no triangular solve."""
     Linv = _inverse_cholesky(K)
+    Kinv = tf.matmul(Linv, Linv, transpose_a=True)
 
-    def gradient(G):  # dL = -L^-T G L^-T, so L^T dL = -G L^-T
-        return _through_cholesky(-tf.matmul(G, Linv, transpose_b=True), Linv)
+    def gradient(G, G_inv):  # dL = -L^-T G L^-T, so L^T dL = -G L^-T; d(K^-1) = -K^-1 dK K^-1
+        through = _through_cholesky(-tf.matmul(G, Linv, transpose_b=True), Linv)
+        return through - tf.matmul(Kinv, tf.matmul(G_inv, Kinv))
 
-    return Linv, gradient
+    return (Linv, Kinv), gradient
 
 
 def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
@@ -118,8 +120,8 @@ def prepare(
     kernel = layer.kernel.prepare(scope(p, "kernel"), p["Z"])
     Kzz = layer.kernel.gram(kernel) + jitter * tf.eye(layer.num_inducing, dtype=p["Z"].dtype)
     if form == "quad":  # C = L^-T (S - I) L^-1 with S = L_q L_q^T
-        Linv = inverse_cholesky(Kzz)
-        C = outer_square(tf.matmul(Linv, p["q_sqrt"], transpose_a=True)) - outer_square(tf.transpose(Linv))
+        Linv, Kinv = inverse_cholesky(Kzz)
+        C = outer_square(tf.matmul(Linv, p["q_sqrt"], transpose_a=True)) - Kinv
         batch = {"kernel": kernel, "C": C, "alpha": tf.matmul(p["q_mu"], Linv)}  # alpha P, M
     else:
         C = outer_square(tf.cast(p["q_sqrt"], batch_dtype)) - tf.eye(layer.num_inducing, dtype=batch_dtype)
@@ -154,9 +156,14 @@ def conditional(layer: GPLayer, batch: dict, H: tf.Tensor) -> tuple[tf.Tensor, t
     return mean, var
 
 
-def kl_divergence(p: dict[str, tf.Tensor]) -> tf.Tensor:
-    """KL(N(m, L_q L_q^T) || N(0, I)) summed over outputs."""
-    m, L = p["q_mu"], p["q_sqrt"]
-    log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(L))))
-    count = tf.cast(tf.size(m), m.dtype)
-    return 0.5 * (tf.reduce_sum(m * m) + tf.reduce_sum(L * L) - count - log_det)
+@tf.custom_gradient
+def kl_divergence(m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+    """KL(N(m, L L^T) || N(0, I)) summed over outputs, for m (P, M) and L (P, M, M).
+
+    With its gradient in one piece for each argument: see the note on the order of sums in kernels.py.
+    """
+    diagonal = tf.linalg.diag_part(L)
+    log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal)))
+    squares = tf.reduce_sum(tf.square(m)) + tf.reduce_sum(tf.square(L))
+    value = 0.5 * (squares - tf.cast(tf.size(m), m.dtype) - log_det)
+    return value, lambda g: (g * m, g * (L - tf.linalg.diag(1.0 / diagonal)))

@@ -11,7 +11,7 @@ from gp_tools import columns, dgp, gpflow_svgp, raw_tensors, sgp
 from dgpbench.inference.bounds import batch_term, dsvi_bound, dsvi_bound_and_gradients
 from dgpbench.models.deep_gp import DeepGP, prepare, propagate
 from dgpbench.models.kernels import Kernel
-from dgpbench.models.layers import GPLayer, inverse_cholesky
+from dgpbench.models.layers import GPLayer, inverse_cholesky, kl_divergence
 
 
 def _data(rng, N=50, D=3, P=2):
@@ -132,12 +132,10 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S():
     g_m, g_S = (g.numpy()[0] for g in natural[0])
 
     def data(m, S):
-        from dgpbench.models.layers import kl_divergence
-
         changed = values | {"layer0/q_mu": m[None], "layer0/q_sqrt": np.linalg.cholesky(S)[None]}
         bound = dsvi_bound(model, raw_tensors(changed), *columns(X, Y), _no_noise(15), num_data=15)
-        q = {"q_mu": tf.constant(m[None]), "q_sqrt": tf.constant(np.linalg.cholesky(S)[None])}
-        return float(bound) + float(kl_divergence(q))
+        kl = kl_divergence(tf.constant(m[None]), tf.constant(np.linalg.cholesky(S)[None]))
+        return float(bound) + float(kl)
 
     m, L = values["layer0/q_mu"][0], values["layer0/q_sqrt"][0]
     S, h = L @ L.T, 1e-5
@@ -165,13 +163,28 @@ def test_gradient_of_inverse_cholesky_equals_autodiff():
     rng = np.random.RandomState(8)
     A = rng.randn(6, 6)
     K, G = tf.constant(A @ A.T + np.eye(6)), tf.constant(np.tril(rng.randn(6, 6)))
+    G_inv = rng.randn(6, 6)
+    G_inv = tf.constant(G_inv + G_inv.T)
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(K)
         ours = inverse_cholesky(K)
-        plain = tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(6, dtype=tf.float64))
-    np.testing.assert_allclose(ours, plain, atol=1e-12)
-    expected = tape.gradient(plain, K, output_gradients=G)
-    np.testing.assert_allclose(tape.gradient(ours, K, output_gradients=G), expected, atol=1e-10)
+        Linv = tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(6, dtype=tf.float64))
+        plain = (Linv, tf.matmul(Linv, Linv, transpose_a=True))
+    for x, y in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-12)
+    expected = tape.gradient(plain, K, output_gradients=[G, G_inv])
+    np.testing.assert_allclose(tape.gradient(ours, K, output_gradients=[G, G_inv]), expected, atol=1e-10)
+
+
+def test_gradient_of_the_kl_equals_autodiff():
+    rng = np.random.RandomState(10)
+    m, L = tf.constant(rng.randn(2, 5)), tf.constant(np.tril(rng.randn(2, 5, 5)) + 2 * np.eye(5))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([m, L])
+        ours = kl_divergence(m, L)
+        theirs = gpflow.kullback_leiblers.gauss_kl(tf.transpose(m), L)
+    for x, y in zip(tape.gradient(ours, [m, L]), tape.gradient(theirs, [m, L]), strict=True):
+        np.testing.assert_allclose(tf.linalg.band_part(x, -1, 0) if x.shape.rank == 3 else x, y, atol=1e-12)
 
 
 def test_gradient_of_whitening_equals_autodiff_through_the_batch():
