@@ -74,7 +74,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
 
 
 def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:
-    """Evaluate a finished unit again from its stored parameters, without training; its training facts stay."""
+    """Evaluate a finished unit again from its stored parameters; the facts of its training stay."""
     record = unit.record
     cfg = cfg or record["config"]
     split = load_split(cfg, note)
@@ -100,7 +100,12 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
     """What will be done, for the user to see before it is."""
     inference, budget, protocol = cfg["inference"], cfg["budget"], cfg["protocol"]
     sizes = f"{split.n_train:,} train + {split.n_test:,} test rows, {split.dim} inputs"
-    lines = [("data", f"{split.dataset}, split {cfg['split']} of {protocol['splits']} ({protocol['name']}): {sizes}")]
+    lines = [
+        (
+            "data",
+            f"{split.dataset}, split {cfg['split']} of {protocol['splits']} ({protocol['name']}): {sizes}",
+        )
+    ]
     lines += [("beware", trap) for trap in split.traps]
     about = f": {model.start(split, seed)}" if hasattr(model, "start") else ""
     lines.append(("model", f"{cfg['model']['name']}{about}"))
@@ -108,7 +113,9 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
         batch = min(inference["batch"], split.n_train)
         limits = ((budget["steps"], "{:,} steps"), (budget["seconds"], "{:g} s"))
         length = " or ".join(text.format(limit) for limit, text in limits if limit)
-        lines.append(("inference", f"{inference['name']}, batch {batch:,}, {length}, {cfg['precision']}, seed {seed}"))
+        lines.append(
+            ("inference", f"{inference['name']}, batch {batch:,}, {length}, {cfg['precision']}, seed {seed}")
+        )
         lines.append(("device", f"{describe_device(model)}, {model.threads} threads"))
     lines += [("deviates", text) for text in deviations(cfg)]
     return lines
@@ -151,7 +158,12 @@ def _facts(cfg: dict, split: Split, model, key: str) -> dict:
         "config_key": config_key(cfg, split.data_hash),
         "deviations": deviations(cfg),
         "data_hash": split.data_hash,
-        "sizes": {"n_train": split.n_train, "n_test": split.n_test, "inputs": split.dim, "outputs": split.outputs},
+        "sizes": {
+            "n_train": split.n_train,
+            "n_test": split.n_test,
+            "inputs": split.dim,
+            "outputs": split.outputs,
+        },
         "threads": getattr(model, "threads", None),
         "device": describe_device(model),
         "git_commit": git_commit(),

@@ -25,7 +25,7 @@ def settings(cfg: dict) -> dict[str, Any]:
     else:
         kept = {section: cfg[section] for section in SETTINGS} | {"precision": cfg["precision"]}
     kept["dataset"] = {k: cfg["dataset"][k] for k in ("name", "task") if k in cfg["dataset"]}
-    if cfg["budget"]["seconds"] is not None and "budget" in kept:  # how far a run gets then depends on the machine
+    if "budget" in kept and cfg["budget"]["seconds"] is not None:  # how far it gets depends on the machine
         kept.update(device=cfg["device"], threads=cfg["threads"])
     flat = flatten(kept)
     return {name: value for name, value in flat.items() if name not in LABELS}

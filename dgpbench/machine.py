@@ -36,7 +36,9 @@ def git_commit() -> str | None:
         run = lambda *args: subprocess.run(  # noqa: E731
             ["git", "-C", str(folder), *args], capture_output=True, text=True, timeout=5, check=True
         ).stdout.strip()
-        return run("rev-parse", "HEAD") + ("+" if run("status", "--porcelain", "--untracked-files=no") else "")
+        return run("rev-parse", "HEAD") + (
+            "+" if run("status", "--porcelain", "--untracked-files=no") else ""
+        )
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -30,7 +30,8 @@ def main(args: argparse.Namespace) -> int:
     paths = compose()["paths"]
     paths["results"] = args.results or paths["results"]
     note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
-    units = [unit for unit in scan(paths["results"], reference=False, traces=True) if unit.record["status"] == "done"]
+    found = scan(paths["results"], reference=False, traces=True)
+    units = [unit for unit in found if unit.record["status"] == "done"]
     units = select(units, args.filters)
     if not units:
         raise UserError(f"no finished run in {paths['results']} matches; `dgpbench show` lists them")

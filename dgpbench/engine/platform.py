@@ -82,5 +82,7 @@ def choose_device(wanted: str) -> str:
     from dgpbench.errors import UserError
 
     if wanted.startswith("gpu") and not GPUS:
-        raise UserError("device=gpu, but TensorFlow sees no GPU; use device=auto or cpu, or install dgpbench[gpu]")
+        raise UserError(
+            "device=gpu, but TensorFlow sees no GPU; use device=auto or cpu, or install dgpbench[gpu]"
+        )
     return "/GPU:0" if GPUS and not wanted.startswith("cpu") else "/CPU:0"

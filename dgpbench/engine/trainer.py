@@ -241,7 +241,9 @@ class Trainer:
             if last and spec.parameterisation == "natural" and LIKELIHOODS[spec.model.likelihood].log_concave:
                 m_new, L_new = natgrad.natural_step(m.read_value(), lower, g_m, g_S, size)
             else:
-                m_new, L_new, halvings = natgrad.step(spec.parameterisation, m.read_value(), lower, g_m, g_S, size)
+                m_new, L_new, halvings = natgrad.step(
+                    spec.parameterisation, m.read_value(), lower, g_m, g_S, size
+                )
                 refused += halvings
             m.assign(m_new)
             L.assign(L_new)

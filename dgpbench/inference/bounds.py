@@ -2,8 +2,8 @@
 
 `dsvi_bound` is the definition. `dsvi_bound_and_gradients` is the same number with its gradient, organised
 for speed: the M x M part in `param_dtype` outside XLA, the batch part in `batch_dtype`, in column chunks that
-fit the cache, optionally compiled by XLA, and the two chained by hand. Sums are written with `+`, one after the
-other: tf.add_n adds in an order that depends on timing.
+fit the cache, optionally compiled by XLA, and the two chained by hand. Sums are written with `+`, one after
+the other: tf.add_n adds in an order that depends on timing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dgpbench.models.layers import gradient_in_mean_and_covariance
 from dgpbench.models.parameters import constrain
 
 
-def dsvi_bound(model: DeepGP, raw: dict, X, Y, noise, *, num_data, samples: int = 1, jitter=1e-6) -> tf.Tensor:
+def dsvi_bound(
+    model: DeepGP, raw: dict, X, Y, noise, *, num_data, samples: int = 1, jitter=1e-6
+) -> tf.Tensor:
     """Thesis (2.19): N / B sum_n E log p(y_n | f_n^L) - sum_l KL(q(u^l) || p(u^l)).
 
     X (D, B), Y (P, B), noise (noise_dim, samples * B): sample s of point b stands in column s * B + b.
@@ -34,7 +36,9 @@ def batch_term(model: DeepGP, samples: int) -> Callable:
     def value_and_gradient(prepared, X, Y, noise, weight):
         with tf.GradientTape() as tape:
             tape.watch(prepared)
-            ell = expected_log_likelihood(model, prepared, tf.tile(X, (1, samples)), tf.tile(Y, (1, samples)), noise)
+            ell = expected_log_likelihood(
+                model, prepared, tf.tile(X, (1, samples)), tf.tile(Y, (1, samples)), noise
+            )
             value = tf.reduce_sum(ell) * weight
         return value, tape.gradient(value, prepared, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 

@@ -59,7 +59,9 @@ class GPModel:
         batches = Batches(split.n_train, inference["batch"], run.seed)
         resident = 8 * split.n_train * (split.dim + split.outputs) <= cfg["engine"]["memory_limit_gb"] * 1e9
         full = batches.full and resident
-        trainer = get_trainer(step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device))
+        trainer = get_trainer(
+            step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device)
+        )
         trainer.reset(
             raw,
             rates_from_config(inference),
@@ -97,7 +99,9 @@ class GPModel:
         self._prepared, _ = prepare(self.model, tensors, tensors.pop("jitter"))
 
 
-def step_spec(cfg: dict, model: DeepGP, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str):
+def step_spec(
+    cfg: dict, model: DeepGP, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
+):
     """What the compiled step of this config depends on."""
     inference, engine = cfg["inference"], cfg["engine"]
     return StepSpec(

@@ -16,7 +16,9 @@ from dgpbench.models.likelihoods import LIKELIHOODS
 KMEANS_ROWS_PER_CENTRE = 100  # k-means sees at most this many random rows per inducing point
 
 
-def build(cfg: dict, X: np.ndarray, output_dim: int, seed: int) -> tuple[DeepGP, dict[str, np.ndarray], set, list]:
+def build(
+    cfg: dict, X: np.ndarray, output_dim: int, seed: int
+) -> tuple[DeepGP, dict[str, np.ndarray], set, list]:
     """Structure, constrained initial values, names that are not trained, and notes for the user.
 
     X are training inputs (N, D), or a random sample of them when there are very many.
@@ -32,7 +34,9 @@ def build(cfg: dict, X: np.ndarray, output_dim: int, seed: int) -> tuple[DeepGP,
         dim_out = output_dim if last else _width(settings, X.shape[1])
         M = min(settings["num_inducing"], len(X))
         if M < settings["num_inducing"]:
-            notes.append(f"layer {i}: {settings['num_inducing']} inducing points asked for, {M} rows: M = {M}")
+            notes.append(
+                f"layer {i}: {settings['num_inducing']} inducing points asked for, {M} rows: M = {M}"
+            )
         if M not in centres:
             centres[M] = kmeans(X, M, rng)
         scale = math.sqrt(H.shape[1]) if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
@@ -42,7 +46,8 @@ def build(cfg: dict, X: np.ndarray, output_dim: int, seed: int) -> tuple[DeepGP,
         values |= {
             f"layer{i}/Z": centres[M].copy() if carry is None else centres[M] @ carry,
             f"layer{i}/q_mu": np.zeros((dim_out, M)),
-            f"layer{i}/q_sqrt": np.tile(np.eye(M), (dim_out, 1, 1)) * (1.0 if last else settings["inner_q_scale"]),
+            f"layer{i}/q_sqrt": np.tile(np.eye(M), (dim_out, 1, 1))
+            * (1.0 if last else settings["inner_q_scale"]),
         }
         if last:
             break
@@ -104,7 +109,9 @@ def _mean_function(wanted: str, H: np.ndarray, dim_out: int) -> tuple[str, np.nd
     """
     dim_in = H.shape[1]
     if wanted == "identity" and dim_in != dim_out:
-        raise UserError(f"model.mean=identity needs equal widths, not {dim_in} and {dim_out}; use auto, pca or zero")
+        raise UserError(
+            f"model.mean=identity needs equal widths, not {dim_in} and {dim_out}; use auto, pca or zero"
+        )
     if dim_in == dim_out and wanted != "pca":
         return "zero" if wanted == "zero" else "identity", None
     W = np.eye(dim_in, dim_out) if dim_in < dim_out else principal_axes(H, dim_out)
@@ -112,7 +119,7 @@ def _mean_function(wanted: str, H: np.ndarray, dim_out: int) -> tuple[str, np.nd
 
 
 def principal_axes(H: np.ndarray, count: int) -> np.ndarray:
-    """The first `count` principal axes of H as columns (D, count); zero columns where there are fewer rows."""
+    """The first `count` principal axes of H as columns (D, count); zeros where there are fewer rows."""
     _, _, Vt = np.linalg.svd(H - H.mean(0), full_matrices=False)
     signs = np.where(Vt[np.arange(len(Vt)), np.abs(Vt).argmax(1)] < 0, -1.0, 1.0)
     W = np.zeros((H.shape[1], count))

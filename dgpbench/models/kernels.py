@@ -1,8 +1,8 @@
 """Covariance functions as pure functions of constrained parameters.
 
 Written here, not taken from GPflow, because the batch part runs in another precision than the M x M part and
-under XLA; the tests hold each one against GPflow's. Points are columns: H is (D, B), inducing inputs are rows:
-Z is (M, D), so that k(Z, H) is (M, B) and one matrix product gives all squared distances.
+under XLA; the tests hold each one against GPflow's. Points are columns: H is (D, B), inducing inputs are
+rows: Z is (M, D), so that k(Z, H) is (M, B) and one matrix product gives all squared distances.
 
 A kernel is a sum of parts, written ``rbf+linear+white``. `prepare` does what depends on Z and the
 hyperparameters only (in the precision of the M x M part); `cross` does what touches the batch.
@@ -95,7 +95,9 @@ class Kernel:
     def cross(self, prepared: dict[str, dict[str, tf.Tensor]], H: tf.Tensor) -> tf.Tensor:
         """k(Z, H) (M, B). White noise is independent of the inducing points: it adds nothing here."""
         return sum(
-            _cross(part, prepared[part], H * prepared[part]["scale"]) for part in self.parts if part != "white"
+            _cross(part, prepared[part], H * prepared[part]["scale"])
+            for part in self.parts
+            if part != "white"
         )
 
     def diagonal(self, prepared: dict[str, dict[str, tf.Tensor]], H: tf.Tensor) -> tf.Tensor:
@@ -118,8 +120,8 @@ def _rows(v: tf.Tensor) -> tf.Tensor:
     return tf.reshape(v, (-1, 1))
 
 
-# TensorFlow adds three or more gradients of one tensor in an order that depends on timing. So that runs repeat
-# to the last bit, distances have gradients of their own, which leave each tensor at most two to add.
+# TensorFlow adds three or more gradients of one tensor in an order that depends on timing. So that runs
+# repeat to the last bit, distances have gradients of their own, which leave each tensor at most two to add.
 
 
 @tf.custom_gradient

@@ -63,8 +63,8 @@ def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
 def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through.
 
-    Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no pass
-    over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all that the Cholesky asks for.
+    Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no
+    pass over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all that the Cholesky asks for.
     """
     Linv = _inverse_cholesky(K)
 
@@ -100,7 +100,7 @@ def quadratic_form(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Ten
 
 @tf.custom_gradient
 def outer_square(A: tf.Tensor) -> tf.Tensor:
-    """A A^T (P, M, M). Its gradient is symmetric here, so that one product serves where autodiff takes two."""
+    """A A^T (P, M, M). Gradients are symmetric here, so that one product does where autodiff takes two."""
     return tf.matmul(A, A, transpose_b=True), lambda G: 2.0 * tf.matmul(G, A)
 
 

@@ -52,7 +52,8 @@ def gpflow_svgp(values, num_data, layer=0):
 
     prefix = f"layer{layer}/"
     kernel = gpflow.kernels.SquaredExponential(
-        variance=values[prefix + "kernel/rbf/variance"], lengthscales=values[prefix + "kernel/rbf/lengthscales"]
+        variance=values[prefix + "kernel/rbf/variance"],
+        lengthscales=values[prefix + "kernel/rbf/lengthscales"],
     )
     return gpflow.models.SVGP(
         kernel,

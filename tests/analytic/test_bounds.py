@@ -81,12 +81,16 @@ def test_dsvi_bound_is_unbiased():
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
     weights = weights / math.sqrt(2.0 * math.pi)
     Xc, Yc = columns(X, Y)
-    at_nodes = [float(dsvi_bound(model, raw, Xc, Yc, tf.fill((1, 6), tf.constant(z, tf.float64)), num_data=6))
-                for z in nodes]  # the same node for every point: the bound is a sum over points
+    at_nodes = [
+        float(dsvi_bound(model, raw, Xc, Yc, tf.fill((1, 6), tf.constant(z, tf.float64)), num_data=6))
+        for z in nodes
+    ]  # the same node for every point: the bound is a sum over points
     exact = np.dot(weights, at_nodes)
     S, repeats = 500, 40
-    estimates = [float(dsvi_bound(model, raw, Xc, Yc, tf.constant(rng.randn(1, S * 6)), num_data=6, samples=S))
-                 for _ in range(repeats)]
+    estimates = [
+        float(dsvi_bound(model, raw, Xc, Yc, tf.constant(rng.randn(1, S * 6)), num_data=6, samples=S))
+        for _ in range(repeats)
+    ]
     se = np.std(estimates, ddof=1) / math.sqrt(repeats)
     assert abs(np.mean(estimates) - exact) < 3 * se
     assert se < 0.01 * abs(exact)  # the test can see a bias of a few per cent
@@ -109,8 +113,16 @@ def test_fast_bound_and_gradient_equal_the_definition(form, samples):
     for part in (slice(0, 8), slice(8, 20)):
         chunks.append((*columns(X[part], Y[part]), tf.constant(noise[:, :, part].reshape(3, -1))))
     fast, gradients, natural = dsvi_bound_and_gradients(
-        model, raw, chunks, tf.constant(70 / (20 * samples), tf.float64), batch_term(model, samples),
-        trainable=list(raw), natural=(), jitter=tf.constant(1e-6, tf.float64), forms=(form, form), batch_dtype=tf.float64,
+        model,
+        raw,
+        chunks,
+        tf.constant(70 / (20 * samples), tf.float64),
+        batch_term(model, samples),
+        trainable=list(raw),
+        natural=(),
+        jitter=tf.constant(1e-6, tf.float64),
+        forms=(form, form),
+        batch_dtype=tf.float64,
     )
     assert float(fast) == pytest.approx(float(bound), rel=1e-10)
     assert natural == {}
@@ -125,8 +137,15 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S():
     X, Y = _data(rng, N=15, P=1)
     model, values = sgp(rng, P=1, M=4)
     _, _, natural = dsvi_bound_and_gradients(
-        model, raw_tensors(values), [(*columns(X, Y), _no_noise(15))], tf.constant(1.0, tf.float64),
-        batch_term(model, 1), trainable=[], natural=(0,), jitter=tf.constant(1e-6, tf.float64), forms=("quad",),
+        model,
+        raw_tensors(values),
+        [(*columns(X, Y), _no_noise(15))],
+        tf.constant(1.0, tf.float64),
+        batch_term(model, 1),
+        trainable=[],
+        natural=(0,),
+        jitter=tf.constant(1e-6, tf.float64),
+        forms=("quad",),
         batch_dtype=tf.float64,
     )
     g_m, g_S = (g.numpy()[0] for g in natural[0])

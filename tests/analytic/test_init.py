@@ -19,7 +19,10 @@ def _X(N=60, D=4, seed=0):
 def test_defaults_are_those_of_the_paper():
     model, values, fixed, notes = _build(_X(), "model=dgp3", "model.num_inducing=20")
     assert [(layer.input_dim, layer.output_dim, layer.mean) for layer in model.layers] == [
-        (4, 4, "identity"), (4, 4, "identity"), (4, 1, "zero")]
+        (4, 4, "identity"),
+        (4, 4, "identity"),
+        (4, 1, "zero"),
+    ]
     assert [layer.kernel.parts for layer in model.layers] == [("rbf", "white"), ("rbf", "white"), ("rbf",)]
     assert values["layer0/kernel/rbf/variance"] == 2.0
     np.testing.assert_array_equal(values["layer1/kernel/rbf/lengthscales"], np.full(4, 2.0))
@@ -65,7 +68,11 @@ def test_more_inducing_points_than_rows():
 
 def test_single_layer_settings_and_sqrt_dim():
     model, values, fixed, _ = _build(
-        _X(), "model=dgp2", "model.lengthscale=sqrt_dim", "model.inner_noise_trainable=false", "model.ard=false",
+        _X(),
+        "model=dgp2",
+        "model.lengthscale=sqrt_dim",
+        "model.inner_noise_trainable=false",
+        "model.ard=false",
         "model.layer_overrides={0:{num_inducing:7,kernel:matern32+linear},1:{num_inducing:9,kernel_variance:0.5}}",
     )
     assert [layer.num_inducing for layer in model.layers] == [7, 9]

@@ -14,7 +14,12 @@ SCALES = np.array([0.5, 1.0, 2.0])
 def _pair(part, ard):
     """Our parameters and the GPflow kernel with the same ones."""
     scales = SCALES if ard else np.asarray(0.8)
-    stationary = {"rbf": "SquaredExponential", "matern12": "Matern12", "matern32": "Matern32", "matern52": "Matern52"}
+    stationary = {
+        "rbf": "SquaredExponential",
+        "matern12": "Matern12",
+        "matern32": "Matern32",
+        "matern52": "Matern52",
+    }
     if part in stationary:
         kernel = getattr(gpflow.kernels, stationary[part])(variance=1.7, lengthscales=scales)
         return {f"{part}/variance": np.asarray(1.7), f"{part}/lengthscales": scales}, kernel
@@ -29,8 +34,19 @@ def _pair(part, ard):
     return {"white/variance": np.asarray(0.2)}, gpflow.kernels.White(0.2)
 
 
-SUMS = ["rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear",
-        "rbf+white", "rbf+linear", "matern52+linear+white"]
+SUMS = [
+    "rbf",
+    "matern12",
+    "matern32",
+    "matern52",
+    "arccosine0",
+    "arccosine1",
+    "arccosine2",
+    "linear",
+    "rbf+white",
+    "rbf+linear",
+    "matern52+linear+white",
+]
 
 
 @pytest.mark.parametrize("ard", [True, False])

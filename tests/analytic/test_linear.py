@@ -46,7 +46,9 @@ def test_fit_maximises_the_evidence_and_predicts_the_posterior():
     Fs = np.concatenate([Xs, np.ones((5, 1))], 1)
     A = alpha * np.eye(4) + beta * F.T @ F
     predictive = model.predict(Xs, 100, 0)
-    np.testing.assert_allclose(predictive.mean[0], Fs @ np.linalg.solve(A, beta * F.T @ split.Y_train), rtol=1e-9)
+    np.testing.assert_allclose(
+        predictive.mean[0], Fs @ np.linalg.solve(A, beta * F.T @ split.Y_train), rtol=1e-9
+    )
     variance = np.einsum("nd,de,ne->n", Fs, np.linalg.inv(A), Fs) + 1 / beta
     np.testing.assert_allclose(predictive.var[0, :, 0], variance, rtol=1e-9)
     np.testing.assert_allclose(predictive.var[0, :, 1], variance, rtol=1e-9)

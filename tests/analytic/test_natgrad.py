@@ -32,9 +32,16 @@ def _problem(seed=0):
 
 def _gradients(X, Y, model, values):
     _, _, natural = dsvi_bound_and_gradients(
-        model, raw_tensors(values), [(*columns(X, Y), tf.zeros((0, N), tf.float64))],
-        tf.constant(1.0, tf.float64), batch_term(model, 1), trainable=[], natural=(0,),
-        jitter=tf.constant(1e-6, tf.float64), forms=("quad",), batch_dtype=tf.float64,
+        model,
+        raw_tensors(values),
+        [(*columns(X, Y), tf.zeros((0, N), tf.float64))],
+        tf.constant(1.0, tf.float64),
+        batch_term(model, 1),
+        trainable=[],
+        natural=(0,),
+        jitter=tf.constant(1e-6, tf.float64),
+        forms=("quad",),
+        batch_dtype=tf.float64,
     )
     return natural[0]
 
@@ -44,7 +51,9 @@ def _q(values):
 
 
 def _bound(X, Y, model, values):
-    return float(dsvi_bound(model, raw_tensors(values), *columns(X, Y), tf.zeros((0, N), tf.float64), num_data=N))
+    return float(
+        dsvi_bound(model, raw_tensors(values), *columns(X, Y), tf.zeros((0, N), tf.float64), num_data=N)
+    )
 
 
 def _with(values, m, L):
@@ -54,8 +63,10 @@ def _with(values, m, L):
 def test_one_natural_step_of_size_one_lands_on_sgpr():
     X, Y, model, values, (m, S, bound) = _problem()
     g = _gradients(X, Y, model, values)
-    for new in (natgrad.natural_step(*_q(values), *g, tf.constant(1.0, tf.float64)),
-                natgrad.step("natural", *_q(values), *g, tf.constant(1.0, tf.float64))[:2]):
+    for new in (
+        natgrad.natural_step(*_q(values), *g, tf.constant(1.0, tf.float64)),
+        natgrad.step("natural", *_q(values), *g, tf.constant(1.0, tf.float64))[:2],
+    ):
         np.testing.assert_allclose(new[0][0], m, atol=1e-6)
         np.testing.assert_allclose(new[1][0] @ tf.transpose(new[1][0]), S, atol=1e-6)
         assert _bound(X, Y, model, _with(values, *new)) == pytest.approx(bound, abs=1e-6)
@@ -97,16 +108,22 @@ def test_direction_is_the_gradient_in_the_expectation_parameters():
     eta1, eta2, h = m0, S0 + np.outer(m0, m0), 1e-6
     for i in range(M):
         e = np.eye(M)[i] * h
-        assert d1[i] == pytest.approx((bound(eta1 + e, eta2) - bound(eta1 - e, eta2)) / (2 * h), rel=1e-4, abs=1e-3)
+        assert d1[i] == pytest.approx(
+            (bound(eta1 + e, eta2) - bound(eta1 - e, eta2)) / (2 * h), rel=1e-4, abs=1e-3
+        )
         E = np.diag(e)
-        assert d2[i, i] == pytest.approx((bound(eta1, eta2 + E) - bound(eta1, eta2 - E)) / (2 * h), rel=1e-4, abs=1e-3)
+        assert d2[i, i] == pytest.approx(
+            (bound(eta1, eta2 + E) - bound(eta1, eta2 - E)) / (2 * h), rel=1e-4, abs=1e-3
+        )
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_sgpr_optimum_is_a_fixed_point(name):
     X, Y, model, values, (m, S, _) = _problem()
     best = _with(values, m[None], np.linalg.cholesky(S)[None])
-    new_m, new_L, halvings = natgrad.step(name, *_q(best), *_gradients(X, Y, model, best), tf.constant(0.5, tf.float64))
+    new_m, new_L, halvings = natgrad.step(
+        name, *_q(best), *_gradients(X, Y, model, best), tf.constant(0.5, tf.float64)
+    )
     assert int(halvings) == 0
     np.testing.assert_allclose(new_m[0], m, atol=1e-6)
     np.testing.assert_allclose(new_L[0] @ tf.transpose(new_L[0]), S, atol=1e-6)
@@ -123,8 +140,16 @@ def test_small_steps_reach_the_sgpr_optimum(name):
     def update(m, L):
         raw = fixed | {"layer0/q_mu": m, "layer0/q_sqrt": L}
         _, _, natural = dsvi_bound_and_gradients(
-            model, raw, chunk, one, batch_term(model, 1), trainable=[], natural=(0,),
-            jitter=tf.constant(1e-6, tf.float64), forms=("quad",), batch_dtype=tf.float64,
+            model,
+            raw,
+            chunk,
+            one,
+            batch_term(model, 1),
+            trainable=[],
+            natural=(0,),
+            jitter=tf.constant(1e-6, tf.float64),
+            forms=("quad",),
+            batch_dtype=tf.float64,
         )
         return natgrad.step(name, m, L, *natural[0], 0.1 * one)[:2]
 
@@ -141,13 +166,19 @@ def test_a_step_out_of_the_cone_is_refused_and_gamma_halved(name):
     m, L = tf.constant(rng.randn(1, 4)), tf.constant(np.eye(4)[None] * 0.5)
     sign = -1.0 if name.startswith("meanvar") else 1.0  # towards zero covariance, or towards zero precision
     g_S = tf.constant(sign * 50.0 * np.eye(4)[None])
-    new_m, new_L, halvings = natgrad.step(name, m, L, tf.zeros((1, 4), tf.float64), g_S, tf.constant(1.0, tf.float64))
+    new_m, new_L, halvings = natgrad.step(
+        name, m, L, tf.zeros((1, 4), tf.float64), g_S, tf.constant(1.0, tf.float64)
+    )
     assert int(halvings) > 0
     assert np.isfinite(new_m).all()
     assert np.linalg.eigvalsh(new_L[0] @ tf.transpose(new_L[0])).min() > 0
     d = natgrad.direction(m, L, tf.zeros((1, 4), tf.float64), g_S)
     x = natgrad.xi(name, m, L)[1] + 0.5 ** (int(halvings) - 1) * natgrad.xi_direction(name, m, L, *d)[1]
-    value = np.diag(x[0]).min() if name.endswith("sqrt") else np.linalg.eigvalsh((-1 if name == "natural" else 1) * x[0]).min()
+    value = (
+        np.diag(x[0]).min()
+        if name.endswith("sqrt")
+        else np.linalg.eigvalsh((-1 if name == "natural" else 1) * x[0]).min()
+    )
     assert value <= 0  # one halving less would not have done
 
 

@@ -11,11 +11,33 @@ from dgpbench.inference.bounds import batch_term, dsvi_bound_and_gradients
 from dgpbench.models.init import build
 from dgpbench.models.parameters import unconstrain
 
-RATES = {"learning_rate": 0.01, "lr_decay": 1.0, "lr_decay_steps": 1000, "lr_staircase": 1, "gamma": 0.1,
-         "gamma_initial": 1e-4, "gamma_ramp": 40, "gamma_decay": 1.0, "gamma_decay_steps": 1000}
-MODEL = {"layers": ["gp", "gp"], "num_inducing": 30, "width": None, "max_width": 30, "kernel": "rbf", "ard": True,
-         "kernel_variance": 2.0, "lengthscale": 2.0, "mean": "auto", "inner_noise": 1e-5,
-         "inner_noise_trainable": True, "inner_q_scale": 1e-5, "likelihood_variance": 0.01, "layer_overrides": {}}
+RATES = {
+    "learning_rate": 0.01,
+    "lr_decay": 1.0,
+    "lr_decay_steps": 1000,
+    "lr_staircase": 1,
+    "gamma": 0.1,
+    "gamma_initial": 1e-4,
+    "gamma_ramp": 40,
+    "gamma_decay": 1.0,
+    "gamma_decay_steps": 1000,
+}
+MODEL = {
+    "layers": ["gp", "gp"],
+    "num_inducing": 30,
+    "width": None,
+    "max_width": 30,
+    "kernel": "rbf",
+    "ard": True,
+    "kernel_variance": 2.0,
+    "lengthscale": 2.0,
+    "mean": "auto",
+    "inner_noise": 1e-5,
+    "inner_noise_trainable": True,
+    "inner_q_scale": 1e-5,
+    "likelihood_variance": 0.01,
+    "layer_overrides": {},
+}
 JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
 
 
@@ -29,8 +51,16 @@ def _trainer(precision, width=None, optimiser="adam", batch=400):
     X, Y = _data()
     model, values, fixed, _ = build({"model": MODEL | {"width": width}}, X, 1, 0)
     raw = unconstrain(values)
-    spec = StepSpec(model, tuple((n, v.shape) for n, v in raw.items()), frozenset(fixed), batch, batch == 400,
-                    optimiser=optimiser, precision=precision, xla=False)
+    spec = StepSpec(
+        model,
+        tuple((n, v.shape) for n, v in raw.items()),
+        frozenset(fixed),
+        batch,
+        batch == 400,
+        optimiser=optimiser,
+        precision=precision,
+        xla=False,
+    )
     trainer = Trainer(spec)
     trainer.reset(raw, RATES, seed=0, num_data=400, jitter=JITTER[precision], data=(X, Y))
     return trainer
@@ -44,9 +74,16 @@ def _gradients(trainer, precision, forms=None, jitter=None):
     chunk = [tf.constant(a, spec.batch_dtype) for a in (X.T, Y.T, noise)]
     raw = {name: tf.cast(v.read_value(), spec.param_dtype) for name, v in trainer.raw.items()}
     return dsvi_bound_and_gradients(
-        spec.model, raw, [chunk], tf.constant(1.0, spec.param_dtype), batch_term(spec.model, 1),
-        trainable=trainer.trainable, natural=(), jitter=tf.constant(jitter or JITTER[precision], spec.param_dtype),
-        forms=forms or spec.forms, batch_dtype=spec.batch_dtype,
+        spec.model,
+        raw,
+        [chunk],
+        tf.constant(1.0, spec.param_dtype),
+        batch_term(spec.model, 1),
+        trainable=trainer.trainable,
+        natural=(),
+        jitter=tf.constant(jitter or JITTER[precision], spec.param_dtype),
+        forms=forms or spec.forms,
+        batch_dtype=spec.batch_dtype,
     )
 
 

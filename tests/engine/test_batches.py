@@ -23,7 +23,9 @@ def test_grouping_does_not_matter(monkeypatch, limit):
     monkeypatch.setattr(module, "EXPLICIT_LIMIT", limit)
     whole = Batches(103, 10, 0).rows(0, 25)
     parts = Batches(103, 10, 0)
-    np.testing.assert_array_equal(whole, np.concatenate([parts.rows(0, 7), parts.rows(7, 1), parts.rows(8, 17)]))
+    np.testing.assert_array_equal(
+        whole, np.concatenate([parts.rows(0, 7), parts.rows(7, 1), parts.rows(8, 17)])
+    )
 
 
 def test_batch_is_capped_at_the_data():

@@ -15,15 +15,42 @@ from dgpbench.models.gp import GPModel
 
 N = 240
 BASE = {
-    "model": {"layers": ["gp", "gp"], "num_inducing": 15, "width": None, "max_width": 30, "kernel": "rbf", "ard": True,
-              "kernel_variance": 2.0, "lengthscale": 2.0, "mean": "auto", "inner_noise": 1e-5, "jitter": None,
-              "inner_noise_trainable": True, "inner_q_scale": 1e-5, "likelihood_variance": 0.01, "layer_overrides": {}},
-    "inference": {"batch": 60, "samples": 1, "optimiser": "ngd_adam",
-                  "adam": {"learning_rate": 0.01, "decay": 1.0, "decay_steps": 1000, "staircase": True},
-                  "natgrad": {"gamma": 0.1, "gamma_initial": 1e-4, "ramp_steps": 40, "parameterisation": "natural",
-                              "alternate": False, "decay": 1.0, "decay_steps": 1000}},
+    "model": {
+        "layers": ["gp", "gp"],
+        "num_inducing": 15,
+        "width": None,
+        "max_width": 30,
+        "kernel": "rbf",
+        "ard": True,
+        "kernel_variance": 2.0,
+        "lengthscale": 2.0,
+        "mean": "auto",
+        "inner_noise": 1e-5,
+        "jitter": None,
+        "inner_noise_trainable": True,
+        "inner_q_scale": 1e-5,
+        "likelihood_variance": 0.01,
+        "layer_overrides": {},
+    },
+    "inference": {
+        "batch": 60,
+        "samples": 1,
+        "optimiser": "ngd_adam",
+        "adam": {"learning_rate": 0.01, "decay": 1.0, "decay_steps": 1000, "staircase": True},
+        "natgrad": {
+            "gamma": 0.1,
+            "gamma_initial": 1e-4,
+            "ramp_steps": 40,
+            "parameterisation": "natural",
+            "alternate": False,
+            "decay": 1.0,
+            "decay_steps": 1000,
+        },
+    },
     "engine": {"memory_limit_gb": 4.0, "chunk_rows": 2000, "xla": False},
-    "precision": "float64", "threads": None, "device": "cpu",
+    "precision": "float64",
+    "threads": None,
+    "device": "cpu",
 }
 
 
@@ -34,7 +61,12 @@ def _split(seed=0, scale=1.0):
 
 
 def _context(folder, steps=60, seconds=None, **kwargs):
-    kwargs = {"reporter": Silent(), "note": lambda text: None, "block_seconds": 0.05, "checkpoint_seconds": 1e9} | kwargs
+    kwargs = {
+        "reporter": Silent(),
+        "note": lambda text: None,
+        "block_seconds": 0.05,
+        "checkpoint_seconds": 1e9,
+    } | kwargs
     return RunContext(key="k", folder=folder, seed=5, steps=steps, seconds=seconds, **kwargs)
 
 
@@ -111,7 +143,10 @@ def test_float32_with_a_tiny_jitter_recovers_and_says_so(tmp_path):
     """Duplicate inputs make the kernel matrix singular in float32; the jitter is raised until it is not."""
     split = _split()
     X = np.repeat(split.X_train[:40], 6, 0) * [1.0, 1e-4, 1e-4]
-    cfg = BASE | {"precision": "float32", "model": BASE["model"] | {"jitter": 1e-9, "num_inducing": 40, "kernel": "rbf"}}
+    cfg = BASE | {
+        "precision": "float32",
+        "model": BASE["model"] | {"jitter": 1e-9, "num_inducing": 40, "kernel": "rbf"},
+    }
     notes = []
     values, result = _fit(tmp_path, cfg, Split.from_arrays(X, split.Y_train), note=notes.append)
     assert result.recoveries[0]["jitter"] == pytest.approx(1e-8)
@@ -163,17 +198,22 @@ def test_tensorboard_traces_hold_the_bound(tmp_path):
     _, result = _fit(tmp_path, steps=8, tensorboard=True)
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload().Tensors("bound")
     assert events[-1].step == 8
-    assert float(np.frombuffer(events[-1].tensor_proto.tensor_content, np.float32)[0]) == pytest.approx(result.bound, rel=1e-5)
+    assert float(np.frombuffer(events[-1].tensor_proto.tensor_content, np.float32)[0]) == pytest.approx(
+        result.bound, rel=1e-5
+    )
 
 
-@pytest.mark.parametrize("batch, limit, threads, expected", [
-    (1000, 2000, 2, [500, 500]),
-    (10_000, 2000, 2, [1250] * 8),
-    (10_000, 2000, 1, [2000] * 5),
-    (7372, 2000, 2, [1843] * 4),
-    (100, 2000, 2, [100]),
-    (691, 2000, 2, [346, 345]),
-])
+@pytest.mark.parametrize(
+    "batch, limit, threads, expected",
+    [
+        (1000, 2000, 2, [500, 500]),
+        (10_000, 2000, 2, [1250] * 8),
+        (10_000, 2000, 1, [2000] * 5),
+        (7372, 2000, 2, [1843] * 4),
+        (100, 2000, 2, [100]),
+        (691, 2000, 2, [346, 345]),
+    ],
+)
 def test_chunks_fill_the_threads(batch, limit, threads, expected):
     from dgpbench.engine.trainer import chunk_sizes
 
