@@ -101,7 +101,7 @@ def _finished(result: TrainResult, run: RunContext) -> bool:
 
 
 def _guarded(trainer: Trainer, feed: _Feed, result: TrainResult, size: int, run: RunContext) -> dict:
-    """One block; after a failed Cholesky or a non-finite bound back to its start with ten times the jitter."""
+    """One block; a failed Cholesky or a non-finite bound leads back to its start with ten times the jitter."""
     before = trainer.state()
     for attempt in range(MAX_RECOVERIES + 1):
         try:
@@ -189,7 +189,7 @@ def _resume(trainer: Trainer, run: RunContext) -> TrainResult:
 
 
 class _Feed:
-    """Hands minibatches to the trainer: row numbers of resident data, the rows themselves of streamed data."""
+    """Hands minibatches to the trainer: row numbers of resident data, the rows of streamed data."""
 
     def __init__(self, trainer: Trainer, batches: Batches, take: Callable | None):
         self.trainer, self.batches, self.take = trainer, batches, take

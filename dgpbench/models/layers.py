@@ -64,7 +64,7 @@ def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, 
     """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through.
 
     Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no
-    pass over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all that the Cholesky asks for.
+    pass over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all the Cholesky asks for.
     """
     Linv = _inverse_cholesky(K)
 
