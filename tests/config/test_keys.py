@@ -11,16 +11,16 @@ from dgpbench import config, keys
 DATA = "0" * 64
 GOLDEN = {  # command line: (run key, config key)
     "": (
-        "da8f59e8dcf14de147181059ea6a2f89935e2d9e4a683acbef4a8c61d3a2699e",
-        "5965d038e9a76d5e6561313c7afae1e73fdf41005430da0ea7ed41c5ed487217",
+        "55ee742cff931b012a51241819eac012d5a8771ace7de63524eb0a5799a43eb8",
+        "d357c0f04d49e8adb5d14126a4f60bd438347d63ed14f2d85bb6f983b1e48293",
     ),
     "split=3 seed=1": (
-        "47be00474c66631de1c8010fe7c6cd96227a42103f486902c0fd3c1608bf096e",
-        "5965d038e9a76d5e6561313c7afae1e73fdf41005430da0ea7ed41c5ed487217",
+        "7b6ca92c0461e290e012b9f9ca4b19c450c0c90d78f2a318452e71029fde0ee8",
+        "d357c0f04d49e8adb5d14126a4f60bd438347d63ed14f2d85bb6f983b1e48293",
     ),
     "model=sgp dataset=concrete inference=ngd_adam precision=mixed": (
-        "aa4fa703d49e8c601f186eb862f6b2ae915bd0574c9760fff8bc40635567ebe8",
-        "9c2e50567d5fc1e19c603bfc5f5c6d1c8f3d61c46c3ada3583196d0629ed1a52",
+        "a76bd30a542c5296c75da3906067aaaf4f0794081c6357d32fba3a8a9a963553",
+        "87be9fca99fa721f048262fb733ba1a2c7b910675002e9ebdbf62db1572ee655",
     ),
     "experiment=dsvi2017_dgp2": (
         "da8f59e8dcf14de147181059ea6a2f89935e2d9e4a683acbef4a8c61d3a2699e",
@@ -43,16 +43,16 @@ GOLDEN = {  # command line: (run key, config key)
         "345a8003b807f84d33a8b8af9f89b202f40d69a4ed31a3b7dd926278a4b4c4f4",
     ),
     "protocol=iwvi2019_released model=dgp5 inference=ngd_all": (
-        "31cc9e83363859f235dc1c7ae6670edaf3d7f4c8279a261bed6e368d4ecf07c9",
-        "e70317550052ab5a4f377fe332961241499365b30a935ba2478bdc9256fa4700",
+        "0c32b0d1c30364968fadc3d6340dc82506764e0e7cab8c37ac182bd9459ebeca",
+        "dd252f6fb7f5e1d42a662bdab18722ee6def3349f521a3f8432393e7b986bfac",
     ),
     "budget=minute device=cpu threads=2": (
         "1fc6afbe3195b37f18c9cc3e942cdaa20aa6c2034cfd66db764df7c781423192",
         "13e53500973e4145dd83182fd6a32fb45fefba3ca3324a180acc379c6550d964",
     ),
     "model.layer_overrides={0:{kernel:matern52,num_inducing:50}}": (
-        "ab01710aabcb3deed43aa158a54b7d1b11950aa5ed269e22e5c04d004fb30c6b",
-        "ac1a9bdb3a94711cda5dc7d8711003bfcac0b838d0bb560dd38c40e41b6647b7",
+        "0349260d0fc3f94b23c8b737f25ceb7bb04bf86b7a14e09e8137e3e21a00f12a",
+        "564f0895eb93c01eea24d5ee76378f4ef271036f8e490bfc2fe356d76441efd6",
     ),
 }
 
@@ -108,8 +108,8 @@ def both(*overrides: str) -> tuple[str, str]:
         ("paths.results=/elsewhere", "paths.mirror=/m"),
         ("device=cpu", "threads=1"),
         ("engine.chunk_rows=500", "engine.tensorboard=true"),
-        ("experiment=dsvi2017_dgp2",),  # the same settings under another name
-        ("model.name=other", "budget=dsvi2017"),
+        ("experiment=dsvi2017_dgp2", "budget=default"),  # the same settings under another name
+        ("model.name=other", "budget=dsvi2017", "budget.steps=5000"),
         ("model.kernel_variance=2",),  # as 2.0
         ("dataset.title=Other",),
     ],
