@@ -26,7 +26,7 @@ def tune_malloc() -> bool:
     """Keep large buffers in the heap between steps instead of giving them back to the system.
 
     glibc returns every block above 32 MB at once, so that each step faults its pages in again; for a batch of
-    10,000 that costs a third of the step. Returns whether it took effect (other C libraries: no).
+    10,000 that costs time in every step. Returns whether it took effect (other C libraries: no).
     """
     try:
         libc = ctypes.CDLL("libc.so.6")
