@@ -14,6 +14,7 @@ from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate import Evaluation, evaluate
+from dgpbench.keys import later_defaults
 from dgpbench.machine import describe_device, git_commit, versions
 from dgpbench.models.base import create
 from dgpbench.store import read
@@ -52,7 +53,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     try:
         trained = model.fit(split, run)
         outcome |= _training(trained)
-        evaluation = evaluate(model.predict, split, cfg["protocol"], run.seed)
+        evaluation = evaluate(model.predict, split, _protocol(cfg, model), run.seed)
         outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
         companions = _companions(evaluation, model)
     except UserError:
@@ -82,7 +83,7 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
     model.load_parameters(read.parameters(unit))
-    evaluation = evaluate(model.predict, split, cfg["protocol"], run_seed(cfg))
+    evaluation = evaluate(model.predict, split, _protocol(cfg, model), run_seed(cfg))
     kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
@@ -94,6 +95,13 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
 def run_seed(cfg: dict) -> int:
     """The seed of training and evaluation. Where every split is split 0, the split's number joins it."""
     return cfg["seed"] + (cfg["split"] if cfg["protocol"]["split_rule"] == "fixed_zero" else 0)
+
+
+def _protocol(cfg: dict, model) -> dict:
+    """The protocol with the number of test samples that this model needs: latent variables take more."""
+    protocol = later_defaults("protocol") | cfg["protocol"]
+    latent = getattr(model, "latent", False)
+    return protocol | {"test_samples": protocol["latent_samples"]} if latent else protocol
 
 
 def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:

@@ -12,10 +12,43 @@ NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchange
 
 # Options added after the first release, with their value at introduction: a field that equals it is left
 # out of the key, so that a new option changes no old key.
-LATER_DEFAULTS: dict[str, Any] = {"dataset.task": "regression"}
+LATER_DEFAULTS: dict[str, Any] = {
+    "dataset.task": "regression",
+    "protocol.latent_samples": 2000,
+    "model.latent_dim": 1,
+    "model.latent_scale": 1.0,
+    "model.inner_gps": None,
+    "model.mixing_trainable": False,
+    "model.inner_variance_trainable": True,
+    "model.output_gps": None,
+    "model.projection_dim": None,
+    "model.projection_scale": 0.1,
+    "model.use_inputs": True,
+    "model.compat": None,
+    "inference.bound": "vi",
+    "inference.importance_samples": 5,
+    "inference.dreg": False,
+    "inference.latent_q": "amortised",
+    "inference.encoder": [20, 20],
+    "inference.quadrature.rule": "adaptive",
+    "inference.quadrature.nodes": 64,
+}
 
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
+
+
+def later_defaults(section: str) -> dict[str, Any]:
+    """The later options of a section, nested, at their value at introduction: what an older config means."""
+    out: dict[str, Any] = {}
+    for name, value in LATER_DEFAULTS.items():
+        first, *parents, leaf = name.split(".")
+        if first == section:
+            node = out
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[leaf] = value
+    return out
 
 
 def settings(cfg: dict) -> dict[str, Any]:

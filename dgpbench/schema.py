@@ -9,11 +9,14 @@ from typing import Any
 from dgpbench.errors import UserError
 from dgpbench.suggest import did_you_mean, nearest
 
-LAYERS = ("gp",)
+LAYERS = ("gp", "lv", "linear")
 KERNELS = ("rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear")
 PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
 GP_TARGET = "dgpbench.models.gp.GPModel"
-LAST_LAYER_FIXED = ("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale")
+LAST_LAYER_FIXED = (
+    *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
+    *("inner_gps", "mixing_trainable", "inner_variance_trainable"),
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,11 @@ class Field:
 
     def describe(self) -> str:
         if self.choices:
-            return "one of " + ", ".join(show_value(c) for c in self.choices)
+            return (
+                "one of "
+                + ", ".join(show_value(c) for c in self.choices)
+                + (", or null" if self.null else "")
+            )
         word = {
             int: "a whole number",
             float: "a number",
@@ -108,7 +115,7 @@ MODEL: dict[str, Field] = {
     "layers": Field(list),
     "num_inducing": COUNT,
     "width": COUNT_OR_NULL,
-    "max_width": COUNT,
+    "max_width": COUNT_OR_NULL,
     "kernel": TEXT,
     "ard": SWITCH,
     "kernel_variance": POSITIVE,
@@ -117,13 +124,26 @@ MODEL: dict[str, Field] = {
     "inner_noise": Field(float, low=0),
     "inner_noise_trainable": SWITCH,
     "inner_q_scale": POSITIVE,
+    "latent_dim": COUNT,
+    "latent_scale": Field(float, low=0),
+    "inner_gps": COUNT_OR_NULL,
+    "mixing_trainable": SWITCH,
+    "inner_variance_trainable": SWITCH,
+    "output_gps": COUNT_OR_NULL,
+    "projection_dim": COUNT_OR_NULL,
+    "projection_scale": POSITIVE,
+    "use_inputs": SWITCH,
+    "compat": _one_of("released", null=True),
     "likelihood_variance": POSITIVE,
     "jitter": Field(float, null=True, above=0, below=1),
     "layer_overrides": Field(dict),
     "closed_form": SWITCH,
 }
 GP_REQUIRED = tuple(name for name in MODEL if name != "closed_form")
-_WHOLE_MODEL = ("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides")
+_WHOLE_MODEL = (
+    *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),
+    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat"),
+)
 PER_LAYER = tuple(name for name in GP_REQUIRED if name not in _WHOLE_MODEL)
 CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these
     "paths": {"results": TEXT, "datasets": TEXT, "mirror": Field(str, null=True), "config_dirs": Field(list)},
@@ -146,12 +166,20 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "draws": Field(int, low=3),
         "max_test": COUNT_OR_NULL,
         "kde_rows": Field(int, null=True, low=0),
+        "latent_samples": COUNT,
     },
     "inference": {
         "name": TEXT,
         "optimiser": _one_of("adam", "ngd_adam", "ngd_all"),
         "batch": COUNT,
         "samples": COUNT,
+        "bound": _one_of("vi", "iwvi", "optimal"),
+        "importance_samples": COUNT,
+        "dreg": SWITCH,
+        "latent_q": _one_of("amortised", "free"),
+        "encoder": Field(list),
+        "quadrature.rule": _one_of("adaptive", "hermite"),
+        "quadrature.nodes": Field(int, low=4),
         "adam.learning_rate": POSITIVE,
         "adam.decay": RATE,
         "adam.decay_steps": COUNT,

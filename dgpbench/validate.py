@@ -96,6 +96,7 @@ def _model(values: dict) -> dict:
                 f"model.layers={show_value(layers)} is not allowed; it must be a list such as "
                 f"[gp,gp], each one of: {', '.join(LAYERS)}"
             )
+        _layer_order(layers, model)
     if model.get("inner_noise_trainable") and model.get("inner_noise") == 0:
         raise UserError(
             "model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a noise above 0"
@@ -103,6 +104,21 @@ def _model(values: dict) -> dict:
     if "layer_overrides" in model:
         model["layer_overrides"] = _layer_overrides(model["layer_overrides"], len(model.get("layers", [])))
     return model
+
+
+def _layer_order(layers: list[str], model: dict) -> None:
+    shown = f"model.layers={show_value(layers)} is not allowed;"
+    if layers[-1] != "gp":
+        raise UserError(f"{shown} the last layer must be gp")
+    if "linear" in layers[1:]:
+        raise UserError(f"{shown} linear projects the inputs and can only come first")
+    if (layers[0] == "linear") != (model.get("projection_dim") is not None):
+        raise UserError(
+            f"model.layers={show_value(layers)} and model.projection_dim={show_value(model.get('projection_dim'))}"
+            " do not fit; a projection needs both: model.layers=[linear,lv,gp] model.projection_dim=10"
+        )
+    if model.get("use_inputs") is False and layers[0] != "lv":
+        raise UserError(f"{shown} without inputs (model.use_inputs=false) the first layer must be lv")
 
 
 def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
@@ -130,5 +146,46 @@ def _relations(cfg: dict) -> None:
         raise UserError(
             f"split={split} is out of range; protocol {cfg['protocol']['name']} has splits 0 to {splits - 1}"
         )
+    _latents(cfg["model"], cfg["inference"])
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
+
+
+def _latents(model: dict, inference: dict) -> None:
+    """Which bound fits which layers."""
+    encoder, bound = inference["encoder"], inference["bound"]
+    if any(type(width) is not int or width < 1 for width in encoder):
+        raise UserError(
+            f"inference.encoder={show_value(encoder)} is not allowed; it must be a list of hidden widths of at "
+            "least 1, e.g. [20,20], or []"
+        )
+    if "layers" not in model:
+        return
+    layers, shown = model["layers"], f"model.layers={show_value(model['layers'])}"
+    if bound != "vi" and "lv" not in layers:
+        raise UserError(f"{shown} has no latent variables: inference.bound={bound} needs an lv layer; use vi")
+    if inference["dreg"] and bound != "iwvi":
+        raise UserError(f"inference.dreg=true is a gradient of iwvi; inference.bound is {bound}")
+    if bound == "optimal":
+        _quadrature(layers, model, inference["quadrature"])
+
+
+def _quadrature(layers: list[str], model: dict, quadrature: dict) -> None:
+    if layers.count("lv") != 1 or layers[-2] != "lv":
+        raise UserError(
+            f"inference.bound=optimal integrates over one latent layer right below the last gp, as in [lv,gp]; "
+            f"model.layers is {show_value(layers)}; use inference=iwvi"
+        )
+    index = str(len(layers) - 2)
+    dim = model.get("layer_overrides", {}).get(index, {}).get("latent_dim", model["latent_dim"])
+    rule, nodes = quadrature["rule"], quadrature["nodes"]
+    most = {"adaptive": 1, "hermite": 2}[rule]
+    if dim > most:
+        raise UserError(
+            f"quadrature over {dim}-dimensional latent variables is not possible; the {rule} rule takes "
+            f"model.latent_dim of at most {most}; use inference=vi or iwvi"
+        )
+    if rule == "adaptive" and (nodes % 2 or nodes < 16):
+        raise UserError(
+            f"inference.quadrature.nodes={nodes} must be even and at least 16 under the adaptive rule"
+        )

@@ -11,7 +11,7 @@ def sparse_gp_bounds() -> tuple[float, float]:
     """DSVI bound of a one-layer model at the optimal q(u), and the collapsed bound of Titsias (2009)."""
     from dgpbench.config import compose
     from dgpbench.engine.platform import tf
-    from dgpbench.inference.bounds import dsvi_bound
+    from dgpbench.inference.bounds import lower_bound
     from dgpbench.models.init import build
     from dgpbench.models.parameters import unconstrain
 
@@ -19,7 +19,7 @@ def sparse_gp_bounds() -> tuple[float, float]:
     X = rng.randn(N, 2)
     Y = np.sin(2 * X[:, :1]) + 0.1 * rng.randn(N, 1)
     cfg = compose(["model=sgp", f"model.num_inducing={M}"])
-    model, values, *_ = build(cfg, X, 1, 0)
+    model, values, *_ = build(cfg, X, Y, 0)
     Z = values["layer0/Z"]
     initial = ("kernel_variance", "lengthscale", "likelihood_variance")
     variance, scale, noise = (cfg["model"][name] for name in initial)
@@ -32,7 +32,7 @@ def sparse_gp_bounds() -> tuple[float, float]:
     values["layer0/q_mu"] = (S @ A @ Y / noise).T
     values["layer0/q_sqrt"] = np.linalg.cholesky(S)[None]
     raw = {name: tf.constant(value) for name, value in unconstrain(values).items()}
-    ours = dsvi_bound(
+    ours = lower_bound(
         model,
         raw,
         tf.constant(X.T),

@@ -58,4 +58,5 @@ class TrainResult:
     refused: int = 0
     resumed_from: list[int] = field(default_factory=list)
     recoveries: list[dict] = field(default_factory=list)
+    checks: dict = field(default_factory=dict)  # what the model verified of its own numerics after training
     trace: list[list[float]] = field(default_factory=list)  # step, seconds, mean bound of the block

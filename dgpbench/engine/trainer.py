@@ -14,7 +14,7 @@ import numpy as np
 
 from dgpbench.engine.platform import tf
 from dgpbench.inference import natgrad, optimise
-from dgpbench.inference.bounds import batch_term, dsvi_bound_and_gradients
+from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients
 from dgpbench.models.deep_gp import DeepGP
 from dgpbench.models.layers import cheaper_form
 from dgpbench.models.likelihoods import LIKELIHOODS
@@ -33,7 +33,7 @@ class StepSpec:
     fixed: frozenset[str]  # names that stay as they are
     batch: int
     full_batch: bool
-    samples: int = 1
+    bound: Bound = VI
     optimiser: str = "adam"
     parameterisation: str = "natural"
     alternate: bool = False
@@ -45,8 +45,8 @@ class StepSpec:
 
     @property
     def natural_layers(self) -> tuple[int, ...]:
-        last = len(self.model.layers) - 1
-        return {"adam": (), "ngd_adam": (last,), "ngd_all": tuple(range(last + 1))}[self.optimiser]
+        gps = self.model.gps
+        return {"adam": (), "ngd_adam": gps[-1:], "ngd_all": gps}[self.optimiser]
 
     @property
     def param_dtype(self) -> tf.DType:
@@ -59,9 +59,22 @@ class StepSpec:
     @property
     def forms(self) -> tuple[str, ...]:
         """Of each layer: whatever costs less in float64, the safe one in less (layers.py)."""
-        columns = self.batch * self.samples
-        safe = self.precision != "float64"
-        return tuple("white" if safe else cheaper_form(layer, columns) for layer in self.model.layers)
+        model = self.model
+        spread = self.bound.columns if model.latent else self.bound.samples
+        before = self.batch * self.bound.samples  # columns in front of the first latent layer
+
+        def form(i: int) -> str:
+            if self.precision != "float64" or i not in model.gps:
+                return "white"
+            behind = model.latent and i > model.latent[0]
+            return cheaper_form(model.layers[i], self.batch * spread if behind else before)
+
+        return tuple(form(i) for i in range(len(model.layers)))
+
+    @property
+    def draws(self) -> int:
+        """Standard normals for each row of a minibatch and each of the model's noise dimensions."""
+        return self.bound.samples if self.bound.kind == "optimal" else self.bound.columns
 
 
 def chunk_sizes(batch: int, limit: int, threads: int) -> list[int]:
@@ -91,10 +104,10 @@ class Trainer:
             self.jitter = tf.Variable(0.0, dtype=spec.param_dtype)
             self.num_data = tf.Variable(0.0, dtype=tf.float64)
             self.seed = tf.Variable(0, dtype=tf.int32)
-            d, p = spec.model.layers[0].input_dim, spec.model.layers[-1].output_dim
+            d, p = spec.model.input_dim, spec.model.output_dim
             self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
-        term = batch_term(spec.model, spec.samples)
+        term = batch_term(spec.model, spec.bound)
         self._term = tf.function(term, jit_compile=True) if spec.xla else term
         # one graph for blocks of any number of steps
         start, rows = tf.TensorSpec((), tf.int32), tf.TensorSpec((None, None), tf.int32)
@@ -168,7 +181,7 @@ class Trainer:
                 X, Y = self.X.read_value(), self.Y.read_value()
             else:
                 X, Y = tf.gather(self.X, rows[i]), tf.gather(self.Y, rows[i])
-            last, refused = self._step(X, Y, start + i)
+            last, refused = self._step(X, Y, start + i, rows[i])
             total += last
             halvings += refused
         return total / tf.cast(tf.shape(rows)[0], tf.float64), last, halvings
@@ -176,7 +189,7 @@ class Trainer:
     def _streamed_block(self, start, Xs, Ys):
         total, last, halvings = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
         for i in tf.range(tf.shape(Xs)[0]):
-            last, refused = self._step(Xs[i], Ys[i], start + i)
+            last, refused = self._step(Xs[i], Ys[i], start + i, None)
             total += last
             halvings += refused
         return total / tf.cast(tf.shape(Xs)[0], tf.float64), last, halvings
@@ -184,9 +197,9 @@ class Trainer:
     # ---- one step ------------------------------------------------------------------------------------
 
     def _chunks(self, X, Y, step, draw: int):
-        """Column chunks (X, Y, noise) of a batch given in rows; noise is keyed by (seed, step, draw)."""
+        """Column chunks (X, Y, noise, start) of a batch given in rows; noise is keyed by (seed, step, draw)."""
         spec = self.spec
-        shape = (max(spec.model.noise_dim, 1), spec.samples, spec.batch)
+        shape = (max(spec.model.noise_dim, 1), spec.draws, spec.batch)
         if spec.model.noise_dim:
             key = tf.stack([self.seed, 2 * step + draw])
             noise = tf.random.stateless_normal(shape, key, dtype=tf.float32, alg="philox")
@@ -195,36 +208,40 @@ class Trainer:
             noise = tf.zeros(shape, spec.batch_dtype)
         X, Y = tf.ensure_shape(X, (spec.batch, None)), tf.ensure_shape(Y, (spec.batch, None))
         out, a = [], 0
-        for size in chunk_sizes(spec.batch, max(1, spec.chunk_rows // spec.samples), spec.threads):
-            part = tf.reshape(noise[:, :, a : a + size], (shape[0], spec.samples * size))
-            out.append((tf.transpose(X[a : a + size]), tf.transpose(Y[a : a + size]), part))
+        for size in chunk_sizes(spec.batch, max(1, spec.chunk_rows // spec.bound.columns), spec.threads):
+            part = tf.reshape(noise[:, :, a : a + size], (shape[0], spec.draws * size))
+            block = slice(a, a + size)
+            out.append((tf.transpose(X[block]), tf.transpose(Y[block]), part, tf.constant(a)))
             a += size
         return out
 
-    def _gradients(self, X, Y, step, draw: int, trainable):
+    def _gradients(self, X, Y, step, draw: int, trainable, rows):
         spec = self.spec
-        return dsvi_bound_and_gradients(
+        if spec.full_batch:
+            rows = tf.range(spec.batch)
+        return bound_and_gradients(
             spec.model,
             {name: v.read_value() for name, v in self.raw.items()},
             self._chunks(X, Y, step, draw),
-            self.num_data / (spec.batch * spec.samples),
+            self.num_data / (spec.batch * spec.bound.samples),
             self._term,
             trainable=trainable,
             natural=spec.natural_layers,
             jitter=self.jitter,
             forms=spec.forms,
             batch_dtype=spec.batch_dtype,
+            rows=rows,
         )
 
     @tf.autograph.experimental.do_not_convert
-    def _step(self, X, Y, step):
+    def _step(self, X, Y, step, rows):
         """Natural gradient and Adam, from one gradient or (alternate) from a fresh one each."""
         spec = self.spec
         alternate = spec.alternate and spec.natural_layers
-        bound, ordinary, natural = self._gradients(X, Y, step, 0, [] if alternate else self.trainable)
+        bound, ordinary, natural = self._gradients(X, Y, step, 0, [] if alternate else self.trainable, rows)
         refused = self._natural_updates(natural, step)
         if alternate:
-            bound, ordinary, _ = self._gradients(X, Y, step, 1, self.trainable)
+            bound, ordinary, _ = self._gradients(X, Y, step, 1, self.trainable, rows)
         rate = optimise.learning_rate(self.rates, step)
         for name, gradient in ordinary.items():
             m, v = self.slots[f"m/{name}"], self.slots[f"v/{name}"]

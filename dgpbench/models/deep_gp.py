@@ -1,7 +1,10 @@
-"""A deep GP: layers in sequence, samples propagated between them (DSVI; thesis section 2.3).
+"""A deep GP: layers in sequence, samples propagated between them (DSVI; thesis section 2.3), with or without
+latent variables (thesis chapters 4 and 5).
 
 The structure is static and hashable, so that compiled steps can be reused across splits and seeds; all
-numbers are in the parameter dictionary. Points are columns: a batch is X (D, B), Y (P, B).
+numbers are in the parameter dictionary. Points are columns: a batch is X (D, B), Y (P, B). C = S B columns are S
+samples of the batch; behind the first latent layer each column becomes K, sample k of column c standing in column
+k C + c.
 """
 
 from __future__ import annotations
@@ -11,24 +14,48 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from dgpbench.models import layers
+from dgpbench.models import latent, layers, projection
+from dgpbench.models.latent import LatentLayer
+from dgpbench.models.layers import GPLayer
 from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import scope
-
-VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
+from dgpbench.models.projection import ProjectionLayer
 
 
 @dataclass(frozen=True)
 class DeepGP:
-    """Layers from input to output, the last one without mean function."""
+    """Layers from input to output, the last one a GP without mean function."""
 
-    layers: tuple[layers.GPLayer, ...]
+    layers: tuple[GPLayer | LatentLayer | ProjectionLayer, ...]
     likelihood: str = "gaussian"
+
+    @property
+    def input_dim(self) -> int:
+        return self.layers[0].input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.layers[-1].width
 
     @property
     def noise_dim(self) -> int:
         """Number of standard normals that one point needs to pass through the inner layers."""
-        return sum(layer.output_dim for layer in self.layers[:-1])
+        return sum(layer.noise_dim for layer in self.layers[:-1])
+
+    @property
+    def latent(self) -> tuple[int, ...]:
+        """Positions of the latent layers."""
+        return tuple(i for i, layer in enumerate(self.layers) if isinstance(layer, LatentLayer))
+
+    @property
+    def gps(self) -> tuple[int, ...]:
+        """Positions of the GP layers."""
+        return tuple(i for i, layer in enumerate(self.layers) if isinstance(layer, GPLayer))
+
+    def noise_rows(self, index: int) -> slice:
+        """The rows of the noise that belong to one layer."""
+        before = sum(layer.noise_dim for layer in self.layers[:index])
+        return slice(before, before + self.layers[index].noise_dim)
 
     def parameter_names(self, index: int) -> tuple[str, str]:
         """Names of q(u) of one layer."""
@@ -41,44 +68,88 @@ def prepare(
     jitter: tf.Tensor,
     forms: Sequence[str] | None = None,
     batch_dtype: tf.DType = tf.float64,
-) -> tuple[dict, list[tf.Tensor]]:
-    """The M x M part of every layer: what the batch part reads, and each layer's L^-1.
+    rows: tf.Tensor | None = None,
+) -> tuple[dict, dict[int, tf.Tensor]]:
+    """What does not depend on the batch: what the batch part reads of every layer, and each GP's L^-1.
 
     `forms` names a form for each layer (layers.py); None takes `white`, which is safe in every precision.
+    `rows` are the training rows of the batch, where q(w) has parameters for each.
     """
     forms = forms or ("white",) * len(model.layers)
-    done = [
-        layers.prepare(layer, scope(values, f"layer{i}"), jitter, form, batch_dtype)
-        for i, (layer, form) in enumerate(zip(model.layers, forms, strict=True))
-    ]
-    batch = {f"layer{i}": batch for i, (batch, _) in enumerate(done)}
-    return batch | {"likelihood": scope(values, "likelihood")}, [Linv for _, Linv in done]
+    prepared: dict = {"likelihood": scope(values, "likelihood")}
+    Linv: dict[int, tf.Tensor] = {}
+    for i, (layer, form) in enumerate(zip(model.layers, forms, strict=True)):
+        p = scope(values, f"layer{i}")
+        if isinstance(layer, GPLayer):
+            prepared[f"layer{i}"], Linv[i] = layers.prepare(layer, p, jitter, form, batch_dtype)
+        elif isinstance(layer, LatentLayer):
+            prepared[f"layer{i}"] = latent.prepare(layer, p, rows)
+        else:
+            prepared[f"layer{i}"] = projection.prepare(p)
+    if model.latent:
+        prepared["jitter"] = tf.convert_to_tensor(jitter, next(iter(values.values())).dtype)
+    return prepared, Linv
 
 
-def kl_divergences(model: DeepGP, values: dict[str, tf.Tensor]) -> list[tf.Tensor]:
-    """KL(q(u) || p(u)) of each layer."""
-    names = [model.parameter_names(i) for i in range(len(model.layers))]
-    return [layers.kl_divergence(values[m], values[L]) for m, L in names]
-
-
-def propagate(model: DeepGP, prepared: dict, X: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance (P, B) of the last layer given one sample through the inner layers (thesis 2.17).
-
-    X (D, B); noise (noise_dim, B) standard normal.
-    """
-    H, used = X, 0
+def kl_divergences(model: DeepGP, values: dict[str, tf.Tensor]) -> dict[int, tf.Tensor]:
+    """KL(q || p) of what all points share, by layer: q(u) of the GPs, q(A) of a projection."""
+    kl = {}
     for i, layer in enumerate(model.layers):
-        mean, var = layers.conditional(layer, prepared[f"layer{i}"], H)  # P, B
-        if i < len(model.layers) - 1:
-            eps = noise[used : used + layer.output_dim]
-            H = mean + tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype])) * eps
-            used += layer.output_dim
-    return mean, var
+        if isinstance(layer, GPLayer):
+            m, L = model.parameter_names(i)
+            kl[i] = layers.kl_divergence(values[m], values[L])
+        elif isinstance(layer, ProjectionLayer):
+            kl[i] = projection.kl_divergence(scope(values, f"layer{i}"))
+    return kl
+
+
+def propagate(
+    model: DeepGP,
+    prepared: dict,
+    X: tf.Tensor,
+    noise: tf.Tensor,
+    w: Sequence[tf.Tensor] = (),
+    K: int = 1,
+    joint: bool = True,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance (P, K C) of the last layer given one sample through the inner layers (thesis 2.17).
+
+    X (D, C); noise (noise_dim, K C) standard normal; w (dim, K, C) the value of each latent layer. `joint`: the K
+    values of a point come from one draw of each inner function, as (5.11) asks; else from K independent ones.
+    Without latent layers K is 1. The moments are those of the last layer's GPs, before `mixed_outputs`.
+    """
+    H, values, spread = X, list(w), 1
+    for i, layer in enumerate(model.layers[:-1]):
+        batch = prepared[f"layer{i}"]
+        if isinstance(layer, LatentLayer):
+            H = tf.tile(H, (1, K)) if spread == 1 else H
+            spread = K
+            H = tf.concat([H, batch["scale"] * tf.reshape(values.pop(0), (layer.dim, -1))], 0)
+            continue
+        eps = noise[model.noise_rows(i), : H.shape[1]]
+        if isinstance(layer, ProjectionLayer):
+            H = projection.sample(batch, H, eps)
+        else:
+            H = layers.sample(layer, batch, H, eps, spread if joint else 1, prepared.get("jitter"))
+    return layers.conditional(model.layers[-1], prepared[f"layer{len(model.layers) - 1}"], H)
+
+
+def mixed_outputs(
+    model: DeepGP, prepared: dict, mean: tf.Tensor, var: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance of each output P f, given those of the last layer's GPs. Their covariance is not zero."""
+    if not model.layers[-1].mixed:
+        return mean, var
+    P = prepared[f"layer{len(model.layers) - 1}"]["P"]
+    return tf.matmul(P, mean), tf.matmul(tf.square(P), var)
 
 
 def expected_log_likelihood(
-    model: DeepGP, prepared: dict, X: tf.Tensor, Y: tf.Tensor, noise: tf.Tensor
+    model: DeepGP, prepared: dict, X, Y, noise, w: Sequence[tf.Tensor] = (), K: int = 1, joint: bool = True
 ) -> tf.Tensor:
-    """E log p(y_n | f_n) for each column, over the last layer in closed form: (B,)."""
-    mean, var = propagate(model, prepared, X, noise)
-    return LIKELIHOODS[model.likelihood].variational_expectations(prepared["likelihood"], mean, var, Y)
+    """L_n = E log p(y_n | f_n) over the last layer in closed form (5.8), for K samples of each column: (K, C)."""
+    mean, var = mixed_outputs(model, prepared, *propagate(model, prepared, X, noise, w, K, joint))
+    each = LIKELIHOODS[model.likelihood].variational_expectations(
+        prepared["likelihood"], mean, var, tf.tile(Y, (1, K))
+    )
+    return tf.reshape(each, (K, -1))

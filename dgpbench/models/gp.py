@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,20 +12,27 @@ from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.trainer import StepSpec, get_trainer
+from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
+from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
+from dgpbench.keys import later_defaults
 from dgpbench.models import init
-from dgpbench.models.deep_gp import DeepGP, prepare, propagate
+from dgpbench.models.deep_gp import DeepGP, mixed_outputs, prepare, propagate
+from dgpbench.models.joint import UNROLLED
+from dgpbench.models.latent import LatentLayer
+from dgpbench.models.layers import GPLayer
 from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import unconstrain
 
 INIT_ROWS = 100_000  # initial values are taken from at most this many random rows
 PREDICT_COLUMNS = 10_000  # points times samples that pass through the layers at once
+CHECK_ROWS, CHECK_NATS = 1000, 0.01  # of the quadrature, after training
 JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
 
 
 class GPModel:
-    """SGP and DGP-L by doubly stochastic variational inference, Adam and natural gradients."""
+    """Sparse and deep GPs, with or without latent variables, by stochastic variational inference."""
 
     def __init__(self, cfg: dict):
         self.cfg = cfg
@@ -35,17 +43,22 @@ class GPModel:
         self._initial = None
         self._prepared = None
 
+    @property
+    def latent(self) -> bool:
+        """Whether predictions average over latent variables."""
+        return "lv" in self.cfg["model"]["layers"]
+
     # ---- training ------------------------------------------------------------------------------------
 
     def start(self, split, seed: int) -> str:
         """Choose structure and initial values; returns one line about them for the user."""
-        self._initial = init.build(self.cfg, _sample_inputs(split, seed), split.outputs, seed)
+        X, Y = _sample_rows(split, seed)
+        self._initial = init.build(self.cfg, X, Y, seed, split.n_train)
         model, values, fixed, _ = self._initial
-        widths = " -> ".join(str(d) for d in (split.dim, *(layer.output_dim for layer in model.layers)))
-        kernels = ", ".join("+".join(layer.kernel.parts) for layer in model.layers)
-        M = ", ".join(str(layer.num_inducing) for layer in model.layers)
+        kernels = ", ".join("+".join(model.layers[i].kernel.parts) for i in model.gps)
+        M = ", ".join(str(model.layers[i].num_inducing) for i in model.gps)
         count = sum(v.size for name, v in values.items() if name not in fixed)
-        return f"{widths}, kernels {kernels}, inducing points {M}, {count:,} parameters"
+        return f"{describe(model)}, kernels {kernels}, inducing points {M}, {count:,} parameters"
 
     def fit(self, split, run: RunContext) -> TrainResult:
         cfg, inference = self.cfg, self.cfg["inference"]
@@ -58,6 +71,10 @@ class GPModel:
         raw = unconstrain(values)
         batches = Batches(split.n_train, inference["batch"], run.seed)
         resident = 8 * split.n_train * (split.dim + split.outputs) <= cfg["engine"]["memory_limit_gb"] * 1e9
+        if not resident and any(self.model.layers[i].q == "free" for i in self.model.latent):
+            raise UserError(
+                "inference.latent_q=free needs the data in memory; raise engine.memory_limit_gb or use amortised"
+            )
         full = batches.full and resident
         trainer = get_trainer(
             step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device)
@@ -68,17 +85,57 @@ class GPModel:
             seed=run.seed,
             num_data=split.n_train,
             jitter=cfg["model"]["jitter"] or JITTER[cfg["precision"]],
-            data=(split.X_train, split.Y_train) if resident else None,
+            data=(self._inputs(split.X_train), split.Y_train) if resident else None,
         )
-        result = train(trainer, batches, run, take=None if resident else split.take_train)
+        result = train(trainer, batches, run, take=None if resident else self._streamed(split))
         self.load_parameters(trainer.values() | {"jitter": np.asarray(trainer.jitter.numpy(), np.float64)})
+        if bound_of(cfg, self.model).kind == "optimal":
+            result.checks["quadrature"] = self._check_quadrature(split, run)
         return result
+
+    def _inputs(self, X: np.ndarray) -> np.ndarray:
+        return X if self.cfg["model"].get("use_inputs", True) else X[:, :0]
+
+    def _streamed(self, split):
+        def take(rows):
+            X, Y = split.take_train(rows)
+            return self._inputs(X), Y
+
+        return take
+
+    def _check_quadrature(self, split, run: RunContext) -> dict[str, float]:
+        """How much the bound of a point changes when its nodes are doubled: mean and largest, in nats."""
+        X, Y = split.take_train(np.arange(min(split.n_train, CHECK_ROWS)))
+        bound = bound_of(self.cfg, self.model)
+        dim = self.model.layers[self.model.latent[0]].dim
+        values = [
+            self._data_term(
+                replace(bound, samples=1, importance=bound.importance * factor**dim), X, Y, run.seed
+            )
+            for factor in (1, 2)
+        ]
+        change = np.abs(values[1] - values[0])
+        check = {"mean": float(np.mean(change)), "max": float(change.max()), "rows": len(X)}
+        if check["mean"] > CHECK_NATS:
+            run.note(
+                f"quadrature: doubling the nodes changes the bound by {check['mean']:.2g} nats per point: it is no "
+                "bound; use more inference.quadrature.nodes or the adaptive rule"
+            )
+        return check
+
+    def _data_term(self, bound: Bound, X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:
+        """What each row adds to the bound, from one draw of what lies in front of the latent layer."""
+        noise = tf.constant(np.random.RandomState(seed).randn(self.model.noise_dim, len(X)))
+        columns = (tf.constant(self._inputs(X).T), tf.constant(Y.T), noise, tf.constant(0))
+        return data_term(self.model, self._prepared, bound, *columns).numpy()
 
     # ---- prediction ----------------------------------------------------------------------------------
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """Mixture over samples of the inner layers (thesis 2.20); one component if there are none."""
-        samples = samples if self.model.noise_dim else 1
+        """Mixture over samples of the latent variables, from their prior, and of the inner layers (2.20)."""
+        X = self._inputs(X)
+        sampled = self.model.noise_dim or self.model.layers[-1].mixed
+        samples = samples if sampled else 1  # one component if there is nothing to sample
         rows = max(1, PREDICT_COLUMNS // samples)
         means, variances = [], []
         for block, start in enumerate(range(0, len(X), rows)):
@@ -88,6 +145,39 @@ class GPModel:
             means.append(out[0].numpy()[:, : len(part)])
             variances.append(out[1].numpy()[:, : len(part)])
         return Predictive(mean=np.concatenate(means, 1), var=np.concatenate(variances, 1))
+
+    def posterior_latents(
+        self, X: np.ndarray, Y: np.ndarray | None, samples: int, seed: int, rows: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Draws (S, N, dim) of w given x and y: K draws of q(w), one chosen by its importance weight (5.2.4).
+
+        Scaled X (N, D), Y (N, P). Where q(w) has parameters for each row, `rows` names the training rows.
+        """
+        if not self.latent:
+            raise UserError(
+                "this model has no latent variables; choose one with an lv layer, e.g. model=lv_gp"
+            )
+        if Y is None:
+            raise UserError(
+                "the posterior of a latent variable needs y beside x; without y it is the prior N(0, I)"
+            )
+        free = any(self.model.layers[i].q == "free" for i in self.model.latent)
+        if free and rows is None:
+            raise UserError("q(w) has parameters for each training row: name the rows of X with rows=...")
+        tensors = {name: tf.constant(v) for name, v in self.values.items() if name != "jitter"}
+        chosen = tf.constant(rows, tf.int32) if free else None
+        prepared, _ = prepare(self.model, tensors, self.values["jitter"], rows=chosen)
+        bound = replace(bound_of(self.cfg, self.model), samples=1)
+        rng = np.random.RandomState(seed)
+        X, Y = tf.constant(self._inputs(X).T), tf.constant(Y.T)
+        draws = []
+        for _ in range(samples):
+            noise = tf.constant(rng.randn(self.model.noise_dim, bound.importance * X.shape[1]))
+            w, log_weight = weighted_latents(self.model, prepared, bound, X, Y, noise, tf.constant(0))
+            gumbel = rng.gumbel(size=log_weight.shape)
+            pick = np.argmax(log_weight.numpy() + gumbel, 0)  # a draw in proportion to the weights
+            draws.append(np.concatenate([v.numpy()[:, pick, np.arange(len(pick))] for v in w]).T)
+        return np.stack(draws)
 
     def parameters(self) -> dict[str, np.ndarray]:
         return self.values
@@ -99,47 +189,86 @@ class GPModel:
         self._prepared, _ = prepare(self.model, tensors, tensors.pop("jitter"))
 
 
+def describe(model: DeepGP) -> str:
+    """The layers in one line: 8 -> 8 -> 1, with latents as `+ w(1)` and mixed GPs in brackets."""
+    parts = [f"{model.input_dim}"]
+    for layer in model.layers:
+        if isinstance(layer, LatentLayer):
+            parts.append(f"{layer.output_dim} (+ {layer.dim} latent)")
+        elif isinstance(layer, GPLayer) and layer.mixed:
+            parts.append(f"{layer.mixed} ({layer.output_dim} GPs mixed)")
+        else:
+            parts.append(str(layer.output_dim))
+    return " -> ".join(parts)
+
+
+def bound_of(cfg: dict, model: DeepGP) -> Bound:
+    """The bound that a config names, for this structure."""
+    inference = later_defaults("inference") | cfg["inference"]
+    samples = inference["samples"]
+    if not model.latent or inference["bound"] == "vi":
+        return Bound(samples=samples)
+    if inference["bound"] == "optimal":
+        rule, nodes = inference["quadrature"]["rule"], inference["quadrature"]["nodes"]
+        dim = model.layers[model.latent[0]].dim
+        return Bound("optimal", samples, nodes**dim, rule=rule)
+    joint = cfg["model"].get("compat") != "released"
+    return Bound("iwvi", samples, inference["importance_samples"], joint, inference["dreg"])
+
+
 def step_spec(
     cfg: dict, model: DeepGP, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
 ):
     """What the compiled step of this config depends on."""
     inference, engine = cfg["inference"], cfg["engine"]
+    bound = bound_of(cfg, model)
+    unrolled = bound.kind != "iwvi" or not bound.joint or bound.importance <= UNROLLED
     return StepSpec(
         model=model,
         shapes=tuple((name, v.shape) for name, v in raw.items()),
         fixed=frozenset(fixed),
         batch=batch,
         full_batch=full,
-        samples=inference["samples"],
+        bound=bound,
         optimiser=inference["optimiser"],
         parameterisation=inference["natgrad"]["parameterisation"],
         alternate=inference["natgrad"]["alternate"],
         precision=cfg["precision"],
         chunk_rows=engine["chunk_rows"],
         threads=threads,
-        xla=engine["xla"] in ("auto", True),
+        xla=engine["xla"] in ("auto", True) and unrolled,  # XLA's own Cholesky is slow
         device=device,
     )
 
 
-def _sample_inputs(split, seed: int) -> np.ndarray:
-    """Training inputs for the initial values: all of them, or a random sample of very many."""
+def _sample_rows(split, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Training rows for the initial values: all of them, or a random sample of very many."""
     if split.n_train <= INIT_ROWS:
-        return split.X_train
+        return split.X_train, split.Y_train
     rows = np.random.RandomState(seed).choice(split.n_train, INIT_ROWS, replace=False)
-    return split.take_train(np.sort(rows))[0]
+    return split.take_train(np.sort(rows))
 
 
 @lru_cache(maxsize=8)
 def _compiled_predict(model: DeepGP, samples: int):
-    """y's mean and variance (S, N, P) for rows X (N, D), in float64."""
+    """y's mean and variance (S, N, P) for rows X (N, D), in float64.
+
+    Mixed outputs are correlated given their GPs, so those are sampled too: given them the outputs are independent.
+    """
+    last = model.layers[-1]
+    extra = last.output_dim if last.mixed else 0
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, seed):
         N = X.shape[0]
-        shape = (model.noise_dim, samples * N)
+        shape = (model.noise_dim + extra, samples * N)
         noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
-        mean, var = propagate(model, prepared, tf.tile(tf.transpose(X), (1, samples)), noise)  # P, S * N
+        w = [tf.reshape(noise[model.noise_rows(i)], (model.layers[i].dim, 1, -1)) for i in model.latent]
+        mean, var = propagate(model, prepared, tf.tile(tf.transpose(X), (1, samples)), noise, w)  # P, S * N
+        if last.mixed:
+            F = mean + tf.sqrt(tf.maximum(var, 0.0)) * noise[model.noise_dim :]
+            mean, _ = mixed_outputs(model, prepared, F, tf.zeros_like(F))
+            var = tf.zeros_like(mean)
         mean, var = LIKELIHOODS[model.likelihood].predict_mean_and_var(prepared["likelihood"], mean, var)
         rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
         return rows(mean), rows(var)

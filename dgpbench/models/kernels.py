@@ -115,6 +115,29 @@ class Kernel:
                 total += q["variance"] * (3.0 if order == 2 else 1.0) * norm2**order
         return total
 
+    def between(
+        self, prepared: dict[str, dict[str, tf.Tensor]], left: tf.Tensor, right: tf.Tensor, same: tf.Tensor
+    ) -> tf.Tensor:
+        """k(left, right) point by point for (D, T, C) arrays: (T, C). `same` (T, 1): where they are one point."""
+        total = 0.0
+        for part in self.parts:
+            q = prepared[part]
+            if part == "white":
+                total += q["variance"] * tf.cast(same, left.dtype)
+                continue
+            scale = q["scale"][:, :, None]
+            if part in STATIONARY:
+                e = -0.5 * tf.reduce_sum(tf.square((left - right) * scale), 0)
+                total += _stationary(part, q["variance"], e)
+                continue
+            inner, a2, b2 = (tf.reduce_sum(a * b * scale * scale, 0) for a, b in _products(left, right))
+            total += inner if part == "linear" else _arccosine(int(part[-1]), q, inner, a2, b2)
+        return total
+
+
+def _products(a: tf.Tensor, b: tf.Tensor) -> tuple:
+    return (a, b), (a, a), (b, b)
+
 
 def _rows(v: tf.Tensor) -> tf.Tensor:
     return tf.reshape(v, (-1, 1))
@@ -158,7 +181,8 @@ def _cross(part: str, q: dict[str, tf.Tensor], H: tf.Tensor) -> tf.Tensor:
     if part == "linear":
         return tf.matmul(Z, H)
     if part in ARCCOSINE:
-        return _arccosine(int(part[-1]), q, H)
+        z2, h2 = tf.reduce_sum(Z * Z, 1, keepdims=True), tf.reduce_sum(H * H, 0, keepdims=True)
+        return _arccosine(int(part[-1]), q, tf.matmul(Z, H), z2, h2)
     return _stationary(part, q["variance"], _half_negative_distance(Z, H))
 
 
@@ -174,13 +198,13 @@ def _stationary(part: str, variance: tf.Tensor, e: tf.Tensor) -> tf.Tensor:
     return variance * (1.0 + math.sqrt(5.0) * r + 5.0 / 3.0 * r * r) * tf.exp(-math.sqrt(5.0) * r)
 
 
-def _arccosine(order: int, q: dict[str, tf.Tensor], H: tf.Tensor) -> tf.Tensor:
-    """Cho and Saul (2009): variance / pi * J_order(theta) (|z| |h|)^order, norms with the bias inside."""
-    Z = q["Z"]
-    inner = tf.matmul(Z, H) + q["bias"]
-    norm = tf.sqrt(tf.reduce_sum(Z * Z, 1, keepdims=True) + q["bias"]) * tf.sqrt(
-        tf.reduce_sum(H * H, 0, keepdims=True) + q["bias"]
-    )
+def _arccosine(order: int, q: dict, inner: tf.Tensor, z2: tf.Tensor, h2: tf.Tensor) -> tf.Tensor:
+    """Cho and Saul (2009): variance / pi * J_order(theta) (|z| |h|)^order, norms with the bias inside.
+
+    `inner` holds z.h, z2 and h2 the squared norms, all of scaled inputs and without the bias.
+    """
+    inner = inner + q["bias"]
+    norm = tf.sqrt(z2 + q["bias"]) * tf.sqrt(h2 + q["bias"])
     shrink = 1e-6 if inner.dtype == tf.float32 else 1e-15  # keeps the gradient of acos finite at theta = 0
     theta = tf.acos(tf.clip_by_value(inner / norm, -1.0, 1.0) * (1.0 - shrink))
     if order == 0:

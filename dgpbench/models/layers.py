@@ -16,22 +16,39 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from dgpbench.models import joint
 from dgpbench.models.kernels import Kernel
 from dgpbench.models.parameters import scope
+
+VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
 
 
 @dataclass(frozen=True)
 class GPLayer:
-    """Static structure of a layer. `mean` is zero | identity | linear (x W with a fixed W)."""
+    """Static structure of a layer. `mean` is zero | identity | linear (x W with a fixed W).
+
+    `output_dim` counts the GPs. Where `mixed` is not 0 they are mixed linearly to that many outputs, P g(h), and the
+    mean function is added after the mixing (thesis 5.1.5).
+    """
 
     kernel: Kernel
     num_inducing: int
     output_dim: int
     mean: str
+    mixed: int = 0
 
     @property
     def input_dim(self) -> int:
         return self.kernel.input_dim
+
+    @property
+    def width(self) -> int:
+        """Dimension of what leaves the layer."""
+        return self.mixed or self.output_dim
+
+    @property
+    def noise_dim(self) -> int:
+        return self.output_dim
 
 
 @tf.custom_gradient
@@ -129,6 +146,8 @@ def prepare(
         batch = {"kernel": kernel, "Linv": Linv, "C": C, "alpha": alpha}
     if layer.mean == "linear":
         batch["W"] = p["W"]
+    if layer.mixed:
+        batch["P"] = p["P"]  # width, output_dim
     return batch, Linv
 
 
@@ -143,17 +162,48 @@ def gradient_in_mean_and_covariance(d_batch: dict, Linv: tf.Tensor) -> tuple[tf.
 
 
 def conditional(layer: GPLayer, batch: dict, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance (P, B) of f(h) under q for each column of H (D, B), mean function included."""
-    K = layer.kernel.cross(batch["kernel"], H)  # M, B
-    if "Linv" in batch:
-        K = whitened(batch["Linv"], K)  # A
+    """Mean and variance (P, B) of the GPs at each column of H (D, B); mean function included unless mixed."""
+    K = _weights(layer, batch, H)
     mean, quad = quadratic_form(K, batch["alpha"], batch["C"])
     var = layer.kernel.diagonal(batch["kernel"], H) + quad
+    return mean if layer.mixed else add_mean(layer, batch, mean, H), var
+
+
+def _weights(layer: GPLayer, batch: dict, H: tf.Tensor) -> tf.Tensor:
+    """k(Z, H) or A = L^-1 k(Z, H) (M, B), whichever the quadratic forms of this batch part take."""
+    K = layer.kernel.cross(batch["kernel"], H)
+    return whitened(batch["Linv"], K) if "Linv" in batch else K
+
+
+def add_mean(layer: GPLayer, batch: dict, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
+    """F plus the mean function at H."""
     if layer.mean == "identity":
-        mean += H
-    elif layer.mean == "linear":
-        mean += tf.matmul(batch["W"], H, transpose_a=True)  # W is D, P
-    return mean, var
+        return F + H
+    if layer.mean == "linear":
+        return F + tf.matmul(batch["W"], H, transpose_a=True)  # W is D, width
+    return F
+
+
+def sample(layer: GPLayer, batch: dict, H: tf.Tensor, eps: tf.Tensor, K: int, jitter) -> tf.Tensor:
+    """A draw of what leaves the layer at each column of H (D, K * C): (width, K * C).
+
+    The K columns of a point come from one draw of the function (joint.py); different points from different
+    ones, as in DSVI. eps (output_dim, K * C) is standard normal.
+    """
+    if K == 1:
+        mean, var = conditional(layer, batch, H)
+        F = mean + tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype])) * eps
+        return mix(layer, batch, F, H) if layer.mixed else F
+    H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor (kernels.py)
+    mean, form = joint.joint_quadratic_form(_weights(layer, batch, for_kernel), batch["alpha"], batch["C"], K)
+    among = joint.prior_covariance(layer.kernel, batch["kernel"], for_kernel, K)  # T, C
+    F = joint.sample(mean, form + among[:, None, :], eps, K, jitter)
+    return mix(layer, batch, F, H) if layer.mixed else add_mean(layer, batch, F, H)
+
+
+def mix(layer: GPLayer, batch: dict, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
+    """P f plus the mean function (width, B) for draws F (output_dim, B) of the GPs."""
+    return add_mean(layer, batch, tf.matmul(batch["P"], F), H)
 
 
 @tf.custom_gradient

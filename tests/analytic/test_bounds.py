@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from gp_tools import columns, dgp, gpflow_svgp, raw_tensors, sgp
 
-from dgpbench.inference.bounds import batch_term, dsvi_bound, dsvi_bound_and_gradients
+from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, lower_bound
 from dgpbench.models.deep_gp import DeepGP, prepare, propagate
 from dgpbench.models.kernels import Kernel
 from dgpbench.models.layers import GPLayer, inverse_cholesky, kl_divergence
@@ -26,7 +26,7 @@ def test_sgp_bound_equals_gpflow_svgp():
     rng = np.random.RandomState(1)
     X, Y = _data(rng)
     model, values = sgp(rng)
-    ours = dsvi_bound(model, raw_tensors(values), *columns(X, Y), _no_noise(50), num_data=200)
+    ours = lower_bound(model, raw_tensors(values), *columns(X, Y), _no_noise(50), num_data=200)
     theirs = gpflow_svgp(values, 200).elbo((X, Y))
     assert float(ours) == pytest.approx(float(theirs), rel=1e-8)
 
@@ -67,7 +67,7 @@ def test_dgp_with_vanishing_inner_variance_is_the_sgp():
         values[f"layer{i}/q_mu"] = np.zeros_like(values[f"layer{i}/q_mu"])
         values[f"layer{i}/q_sqrt"] = np.tile(np.eye(10), (3, 1, 1))  # KL 0
     noise = tf.constant(rng.randn(6, 50))
-    ours = dsvi_bound(deep, raw_tensors(values), *columns(X, Y), noise, num_data=50)
+    ours = lower_bound(deep, raw_tensors(values), *columns(X, Y), noise, num_data=50)
     theirs = gpflow_svgp(values, 50, layer=2).elbo((X, Y))
     assert float(ours) == pytest.approx(float(theirs), rel=1e-5)
 
@@ -82,13 +82,17 @@ def test_dsvi_bound_is_unbiased():
     weights = weights / math.sqrt(2.0 * math.pi)
     Xc, Yc = columns(X, Y)
     at_nodes = [
-        float(dsvi_bound(model, raw, Xc, Yc, tf.fill((1, 6), tf.constant(z, tf.float64)), num_data=6))
+        float(lower_bound(model, raw, Xc, Yc, tf.fill((1, 6), tf.constant(z, tf.float64)), num_data=6))
         for z in nodes
     ]  # the same node for every point: the bound is a sum over points
     exact = np.dot(weights, at_nodes)
     S, repeats = 500, 40
     estimates = [
-        float(dsvi_bound(model, raw, Xc, Yc, tf.constant(rng.randn(1, S * 6)), num_data=6, samples=S))
+        float(
+            lower_bound(
+                model, raw, Xc, Yc, tf.constant(rng.randn(1, S * 6)), num_data=6, kind=Bound(samples=S)
+            )
+        )
         for _ in range(repeats)
     ]
     se = np.std(estimates, ddof=1) / math.sqrt(repeats)
@@ -107,17 +111,19 @@ def test_fast_bound_and_gradient_equal_the_definition(form, samples):
     with tf.GradientTape() as tape:
         tape.watch(raw)
         flat = tf.constant(noise.reshape(3, -1))
-        bound = dsvi_bound(model, raw, *columns(X, Y), flat, num_data=70, samples=samples)
+        bound = lower_bound(model, raw, *columns(X, Y), flat, num_data=70, kind=Bound(samples=samples))
     expected = tape.gradient(bound, raw)
     chunks = []
     for part in (slice(0, 8), slice(8, 20)):
-        chunks.append((*columns(X[part], Y[part]), tf.constant(noise[:, :, part].reshape(3, -1))))
-    fast, gradients, natural = dsvi_bound_and_gradients(
+        chunks.append(
+            (*columns(X[part], Y[part]), tf.constant(noise[:, :, part].reshape(3, -1)), tf.constant(0))
+        )
+    fast, gradients, natural = bound_and_gradients(
         model,
         raw,
         chunks,
         tf.constant(70 / (20 * samples), tf.float64),
-        batch_term(model, samples),
+        batch_term(model, Bound(samples=samples)),
         trainable=list(raw),
         natural=(),
         jitter=tf.constant(1e-6, tf.float64),
@@ -136,12 +142,12 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S():
     rng = np.random.RandomState(6)
     X, Y = _data(rng, N=15, P=1)
     model, values = sgp(rng, P=1, M=4)
-    _, _, natural = dsvi_bound_and_gradients(
+    _, _, natural = bound_and_gradients(
         model,
         raw_tensors(values),
-        [(*columns(X, Y), _no_noise(15))],
+        [(*columns(X, Y), _no_noise(15), tf.constant(0))],
         tf.constant(1.0, tf.float64),
-        batch_term(model, 1),
+        batch_term(model, VI),
         trainable=[],
         natural=(0,),
         jitter=tf.constant(1e-6, tf.float64),
@@ -152,7 +158,7 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S():
 
     def data(m, S):
         changed = values | {"layer0/q_mu": m[None], "layer0/q_sqrt": np.linalg.cholesky(S)[None]}
-        bound = dsvi_bound(model, raw_tensors(changed), *columns(X, Y), _no_noise(15), num_data=15)
+        bound = lower_bound(model, raw_tensors(changed), *columns(X, Y), _no_noise(15), num_data=15)
         kl = kl_divergence(tf.constant(m[None]), tf.constant(np.linalg.cholesky(S)[None]))
         return float(bound) + float(kl)
 

@@ -5,11 +5,12 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.models.init import build, kmeans, principal_axes, structure
+from dgpbench.models.init import build, structure
+from dgpbench.models.points import kmeans, principal_axes
 
 
 def _build(X, *overrides, outputs=1):
-    return build(compose(list(overrides)), X, outputs, 0)
+    return build(compose(list(overrides)), X, np.zeros((len(X), outputs)), 0)
 
 
 def _X(N=60, D=4, seed=0):
@@ -84,7 +85,7 @@ def test_single_layer_settings_and_sqrt_dim():
 
 def test_structure_is_recovered_from_values():
     cfg = compose(["model=dgp3", "model.width=2", "model.num_inducing=6"])
-    model, values, *_ = build(cfg, _X(), 2, 0)
+    model, values, *_ = build(cfg, _X(), np.zeros((60, 2)), 0)
     assert structure(cfg, values) == model
     assert model.layers[-1].output_dim == 2
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from gp_tools import columns, raw_tensors, sgp
 
 from dgpbench.inference import natgrad
-from dgpbench.inference.bounds import batch_term, dsvi_bound, dsvi_bound_and_gradients
+from dgpbench.inference.bounds import VI, batch_term, bound_and_gradients, lower_bound
 
 ALL = natgrad.PARAMETERISATIONS
 N, M = 40, 6
@@ -31,12 +31,12 @@ def _problem(seed=0):
 
 
 def _gradients(X, Y, model, values):
-    _, _, natural = dsvi_bound_and_gradients(
+    _, _, natural = bound_and_gradients(
         model,
         raw_tensors(values),
-        [(*columns(X, Y), tf.zeros((0, N), tf.float64))],
+        [(*columns(X, Y), tf.zeros((0, N), tf.float64), tf.constant(0))],
         tf.constant(1.0, tf.float64),
-        batch_term(model, 1),
+        batch_term(model, VI),
         trainable=[],
         natural=(0,),
         jitter=tf.constant(1e-6, tf.float64),
@@ -52,7 +52,7 @@ def _q(values):
 
 def _bound(X, Y, model, values):
     return float(
-        dsvi_bound(model, raw_tensors(values), *columns(X, Y), tf.zeros((0, N), tf.float64), num_data=N)
+        lower_bound(model, raw_tensors(values), *columns(X, Y), tf.zeros((0, N), tf.float64), num_data=N)
     )
 
 
@@ -134,17 +134,20 @@ def test_small_steps_reach_the_sgpr_optimum(name):
     X, Y, model, values, (m, _, bound) = _problem()
     gap = bound - _bound(X, Y, model, values)
     fixed = raw_tensors(values)
-    chunk, one = [(*columns(X, Y), tf.zeros((0, N), tf.float64))], tf.constant(1.0, tf.float64)
+    chunk, one = (
+        [(*columns(X, Y), tf.zeros((0, N), tf.float64), tf.constant(0))],
+        tf.constant(1.0, tf.float64),
+    )
 
     @tf.function
     def update(m, L):
         raw = fixed | {"layer0/q_mu": m, "layer0/q_sqrt": L}
-        _, _, natural = dsvi_bound_and_gradients(
+        _, _, natural = bound_and_gradients(
             model,
             raw,
             chunk,
             one,
-            batch_term(model, 1),
+            batch_term(model, VI),
             trainable=[],
             natural=(0,),
             jitter=tf.constant(1e-6, tf.float64),

@@ -28,7 +28,7 @@ def build(case: Case, precision: str):
         ]
     )
     X, Y, _ = case.data("float64")
-    model, values, fixed, _ = init.build(cfg, X, 1, seed=0)
+    model, values, fixed, _ = init.build(cfg, X, Y, seed=0)
     raw = unconstrain(values)
     threads, device = tf.config.threading.get_intra_op_parallelism_threads(), choose_device("cpu")
     trainer = Trainer(step_spec(cfg, model, raw, fixed, case.batch, False, threads, device))

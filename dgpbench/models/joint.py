@@ -1,0 +1,115 @@
+"""K function values of each data point drawn jointly from q(g): what the importance weights of (5.11) need.
+
+The K inputs of a point share one draw of g, so their values have a full K x K covariance
+    k(h_k, h_l) + A_k^T (S - I) A_l.
+It is kept as its T = K (K + 1) / 2 lower entries, each an array over outputs and points (P, C), so that all
+work runs along the points and one Cholesky serves every point at once.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from dgpbench.models.kernels import Kernel
+
+UNROLLED = 8  # up to this many samples the Cholesky is written out entry by entry, which XLA compiles
+
+
+def pairs(K: int) -> list[tuple[int, int]]:
+    """(k, j) with j <= k, row by row."""
+    return [(k, j) for k in range(K) for j in range(k + 1)]
+
+
+def joint_quadratic_form(A: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """alpha A (P, K * C) and a_k^T C_p a_j (T, P, C) for A (M, K * C), symmetric C (P, M, M).
+
+    The gradient needs no more products with C or A than that of the diagonal (layers.quadratic_form).
+    """
+
+    @tf.custom_gradient
+    def form(A, alpha, C):
+        P, M, _ = C.shape
+        CA = tf.reshape(tf.matmul(tf.reshape(C, (P * M, M)), A), (P, M, K, -1))
+        Ak = tf.reshape(A, (M, K, -1))
+        value = tf.stack([tf.reduce_sum(Ak[:, k] * CA[:, :, j], 1) for k, j in pairs(K)])  # T, P, C
+
+        def gradient(g_mean, g_value):
+            weight = {}
+            for t, (k, j) in enumerate(pairs(K)):
+                g = g_value[t][:, None, :]  # P, 1, C
+                weight[k, j] = weight[j, k] = 2.0 * g if k == j else g
+            through = [tf.reduce_sum(_total(weight[k, j] * CA[:, :, j] for j in range(K)), 0) for k in range(K)]
+            blend = [_total(weight[k, j] * Ak[None, :, j] for j in range(K)) for k in range(K)]  # P, M, C
+            dA = tf.matmul(alpha, g_mean, transpose_a=True) + tf.reshape(tf.stack(through, 1), A.shape)
+            blend = tf.reshape(tf.stack(blend, 2), (P * M, -1))
+            dC = 0.5 * tf.reshape(tf.matmul(blend, A, transpose_b=True), (P, M, M))
+            return dA, tf.matmul(g_mean, A, transpose_b=True), dC
+
+        return (tf.matmul(alpha, A), value), gradient
+
+    return form(A, alpha, C)
+
+
+def _total(terms):
+    """A sum in a fixed order."""
+    terms = list(terms)
+    out = terms[0]
+    for term in terms[1:]:
+        out = out + term
+    return out
+
+
+@tf.custom_gradient
+def _pair_up(H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Both members of every pair of the K columns of a point, H (D, K, C): two of (D, T, C)."""
+    order = pairs(H.shape[1])
+
+    def gradient(g_left, g_right):
+        parts = [
+            [g_left[:, t] for t, (a, _) in enumerate(order) if a == k]
+            + [g_right[:, t] for t, (_, b) in enumerate(order) if b == k]
+            for k in range(H.shape[1])
+        ]
+        return tf.stack([_total(part) for part in parts], 1)
+
+    return (tf.stack([H[:, k] for k, _ in order], 1), tf.stack([H[:, k] for _, k in order], 1)), gradient
+
+
+def prior_covariance(kernel: Kernel, prepared: dict, H: tf.Tensor, K: int) -> tf.Tensor:
+    """k(h_k, h_l) of the K inputs of each point, H (D, K * C): (T, C)."""
+    left, right = _pair_up(tf.reshape(H, (H.shape[0], K, -1)))  # D, T, C
+    same = tf.constant([k == j for k, j in pairs(K)])[:, None]
+    return kernel.between(prepared, left, right, same)
+
+
+def sample(mean: tf.Tensor, covariance: tf.Tensor, eps: tf.Tensor, K: int, jitter) -> tf.Tensor:
+    """mean + chol(covariance) eps (P, K * C): mean and eps (P, K * C), covariance (T, P, C)."""
+    P, cols = mean.shape[0], covariance.shape[2]
+    e = tf.reshape(eps, (P, K, cols))
+    if K > UNROLLED:
+        return mean + tf.reshape(_cholesky_times(covariance, e, K, jitter), (P, K * cols))
+    L = _cholesky(covariance, K, jitter)
+    draws = [_total(L[k, j] * e[:, j] for j in range(k + 1)) for k in range(K)]
+    return mean + tf.reshape(tf.stack(draws, 1), (P, K * cols))
+
+
+def _cholesky(covariance: tf.Tensor, K: int, jitter) -> dict[tuple[int, int], tf.Tensor]:
+    """Entries of the lower factor, each (P, C). A pivot below the jitter, by rounding, counts as the jitter."""
+    entry = {pair: covariance[t] for t, pair in enumerate(pairs(K))}
+    L: dict[tuple[int, int], tf.Tensor] = {}
+    for k in range(K):
+        for j in range(k):
+            done = [L[k, i] * L[j, i] for i in range(j)]
+            L[k, j] = (entry[k, j] - _total(done) if done else entry[k, j]) / L[j, j]
+        done = [tf.square(L[k, i]) for i in range(k)]
+        pivot = entry[k, k] + jitter - (_total(done) if done else 0.0)
+        L[k, k] = tf.sqrt(tf.maximum(pivot, jitter))
+    return L
+
+
+def _cholesky_times(covariance: tf.Tensor, eps: tf.Tensor, K: int, jitter) -> tf.Tensor:
+    """The same for many samples, by TensorFlow's batched Cholesky: (P, K, C)."""
+    place = [[k * (k + 1) // 2 + j if j <= k else j * (j + 1) // 2 + k for j in range(K)] for k in range(K)]
+    full = tf.transpose(tf.gather(covariance, tf.constant(place)), (2, 3, 0, 1))  # P, C, K, K
+    L = tf.linalg.cholesky(full + jitter * tf.eye(K, dtype=full.dtype))
+    return tf.transpose(tf.linalg.matvec(L, tf.transpose(eps, (0, 2, 1))), (0, 2, 1))

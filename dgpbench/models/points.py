@@ -1,0 +1,55 @@
+"""Where things start: cluster centres, principal axes, residual scores. NumPy only."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+KMEANS_ROWS_PER_CENTRE = 100  # k-means sees at most this many random rows per inducing point
+
+
+def kmeans(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """k-means centres of (a random subset of) the rows of X, started from random rows."""
+    from scipy.cluster.vq import kmeans2
+
+    if not X.shape[1]:
+        return np.zeros((count, 0))
+    rows = KMEANS_ROWS_PER_CENTRE * count
+    subset = X if len(X) <= rows else X[rng.choice(len(X), rows, replace=False)]
+    start = subset[rng.choice(len(subset), count, replace=False)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty cluster keeps its starting row
+        return kmeans2(subset, start, minit="matrix", iter=10, missing="warn", check_finite=False)[0]
+
+
+def padded(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
+    """All rows of X, filled up with standard normal rows to `count`, as the released IWVI code does."""
+    return np.concatenate([X, rng.randn(count - len(X), X.shape[1])])
+
+
+def principal_axes(H: np.ndarray, count: int) -> np.ndarray:
+    """The first `count` principal axes of H as columns (D, count); zeros where there are fewer rows."""
+    _, _, Vt = np.linalg.svd(H - H.mean(0), full_matrices=False)
+    signs = np.where(Vt[np.arange(len(Vt)), np.abs(Vt).argmax(1)] < 0, -1.0, 1.0)
+    W = np.zeros((H.shape[1], count))
+    W[:, : min(count, len(Vt))] = (Vt * signs[:, None])[:count].T
+    return W
+
+
+def principal_scales(Y: np.ndarray, count: int) -> np.ndarray:
+    """Principal axes of Y, each times its standard deviation (D, count): P with P P^T near Y's covariance."""
+    axes = principal_axes(Y, count)
+    return axes * (Y @ axes).std(0)
+
+
+def residual_scores(X: np.ndarray, Y: np.ndarray, count: int) -> np.ndarray:
+    """What a linear model leaves of Y, as `count` uncorrelated columns of unit variance (N, count); zeros where
+    Y has fewer dimensions. A first guess of latent variables."""
+    F = np.hstack([X, np.ones((len(X), 1))])
+    left = Y - F @ np.linalg.lstsq(F, Y, rcond=None)[0]
+    scores = left @ principal_axes(left, min(count, Y.shape[1]))
+    spread = scores.std(0)
+    out = np.zeros((len(Y), count))
+    out[:, : scores.shape[1]] = scores / np.where(spread > 0, spread, 1.0)
+    return out

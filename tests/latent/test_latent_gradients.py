@@ -1,0 +1,115 @@
+"""The engine's bound and gradients against automatic differentiation of the definition; DReG; joint draws."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from latent_tools import columns, conditional, data, fast, model, noise_for, raw
+
+from dgpbench.inference.bounds import Bound, lower_bound
+from dgpbench.models import layers
+from dgpbench.models.deep_gp import prepare
+
+CASES = {
+    "vi": (["model=lv_gp_gp"], Bound(samples=2)),
+    "iwvi": (["model=lv_gp_gp"], Bound("iwvi", 2, 3)),
+    "many": (["model=lv_gp_gp"], Bound("iwvi", 1, 10)),
+    "two-latents": (["model.layers=[lv,gp,lv,gp]", "model.latent_dim=2"], Bound("iwvi", 1, 3)),
+    "apart": (["model=lv_gp_gp"], Bound("iwvi", 1, 3, joint=False)),
+    "between": (["model=gp_lv_gp"], Bound("iwvi", 2, 3)),
+    "free": (["model=lv_gp_gp", "inference.latent_q=free"], Bound("iwvi", 1, 3)),
+    "optimal": (["model=gp_lv_gp"], Bound("optimal", 2, 32)),
+    "hermite": (["model=lv_gp", "model.latent_dim=2"], Bound("optimal", 1, 25, rule="hermite")),
+    "matern": (["model=lv_gp_gp", "model.kernel=matern32+linear"], Bound("iwvi", 1, 3)),
+    "arccosine": (["model=lv_gp_gp", "model.kernel=arccosine1+white"], Bound("iwvi", 1, 3)),
+    "mixed": (["model=cde", "model.output_gps=1"], Bound("iwvi", 1, 3)),
+    "projection": (
+        ["model=cde", "model.layers=[linear,lv,gp]", "model.projection_dim=2"],
+        Bound("iwvi", 2, 3),
+    ),
+    "lvm": (["model=gplvm", "model.latent_dim=2"], Bound()),
+}
+
+
+@pytest.mark.parametrize("form", ["white", "quad"])
+@pytest.mark.parametrize("case", CASES)
+def test_fast_bound_and_gradient_equal_the_definition(case, form):
+    overrides, kind = CASES[case]
+    rng = np.random.RandomState(0)
+    X, Y = data(rng, 9, D=3, P=2)
+    structure, values, fixed = model(rng, X, Y, *overrides)
+    X = X[:, : structure.input_dim]
+    noise = noise_for(rng, structure, kind, 9)
+    rows = tf.range(9) if case == "free" else None
+    tensors = raw(values)
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        flat = tf.constant(noise.reshape(structure.noise_dim, -1))
+        expected = lower_bound(structure, tensors, *columns(X, Y), flat, num_data=30, kind=kind, rows=rows)
+    gradient = tape.gradient(expected, tensors, unconnected_gradients="zero")
+    bound, found, _ = fast(structure, values, fixed, X, Y, noise, kind, [4, 5], 30, rows=rows, form=form)
+    assert float(bound) == pytest.approx(float(expected), rel=1e-9)
+    assert set(found) == set(values) - fixed
+    for name in found:
+        scale = max(np.abs(tf.convert_to_tensor(gradient[name])).max(), 1e-3)
+        np.testing.assert_allclose(
+            found[name], tf.convert_to_tensor(gradient[name]), atol=2e-7 * scale, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("K", [3, 12])
+@pytest.mark.parametrize("mixing", ["model.inner_gps=2", "model.inner_gps=null"])
+def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
+    """Unit vectors of noise give the Cholesky factor: its square is the full conditional, output by output."""
+    rng = np.random.RandomState(1)
+    X, Y = data(rng, 4, D=2)
+    structure, values, _ = model(rng, X, Y, "model=lv_gp_gp", mixing)
+    layer, jitter, C = structure.layers[1], 1e-8, 4
+    tensors = {name: tf.constant(v) for name, v in values.items()}
+    batch = prepare(structure, tensors, jitter)[0]["layer1"]
+    H = rng.randn(3, K * C)
+    P = layer.output_dim
+    mix = values["layer1/P"] if layer.mixed else np.eye(P)
+
+    def sample(eps):
+        return layers.sample(layer, batch, tf.constant(H), tf.constant(eps), K, jitter).numpy()
+
+    middle = sample(np.zeros((P, K * C)))
+    for c in range(C):
+        points = H[:, c::C].T  # the K inputs of point c
+        moments = [conditional(values, 1, points, p, jitter) for p in range(P)]
+        mean = mix @ np.stack([m for m, _ in moments]) + points.T
+        np.testing.assert_allclose(middle[:, c::C], mean, atol=1e-6)
+        factor = []  # what each unit of noise adds to all outputs and samples of this point
+        for p in range(P):
+            for k in range(K):
+                eps = np.zeros((P, K * C))
+                eps[p, k * C + c] = 1.0
+                factor.append((sample(eps) - middle)[:, c::C].reshape(-1))
+        factor = np.stack(factor, 1)
+        blocks = np.einsum("ip,pkj,qp->ikqj", mix, np.stack([v for _, v in moments]), mix)
+        np.testing.assert_allclose(factor @ factor.T, blocks.reshape(factor.shape[0], -1), atol=1e-5)
+
+
+def test_dreg_has_the_same_mean_and_less_noise():
+    rng = np.random.RandomState(2)
+    X, Y = data(rng, 4)
+    structure, values, fixed = model(rng, X, Y, "model=lv_gp", "inference.encoder=[]", noise=0.2)
+    found = {False: [], True: []}
+    for _ in range(600):
+        noise = rng.randn(structure.noise_dim, 8, 4)
+        for dreg, gradients in found.items():
+            kind = Bound("iwvi", 1, 8, dreg=dreg)
+            bound, got, _ = fast(structure, values, fixed, X, Y, noise, kind, [4], 4)
+            gradients.append(
+                np.concatenate([got[f"layer0/encoder/{n}"].numpy().ravel() for n in ("W0", "b0")])
+            )
+            others = {name: g for name, g in got.items() if "encoder" not in name}
+            if dreg:  # the value and all other gradients are those of iwvi
+                assert float(bound) == pytest.approx(plain[0], rel=1e-10)
+                for name, g in others.items():
+                    np.testing.assert_allclose(g, plain[1][name], atol=1e-9, err_msg=name)
+            plain = float(bound), others
+    a, b = np.array(found[False]), np.array(found[True])
+    error = np.sqrt((a.var(0) + b.var(0)) / len(a))
+    assert np.all(np.abs(a.mean(0) - b.mean(0)) < 4.5 * error)
+    assert np.all(b.var(0) < 0.9 * a.var(0))
