@@ -101,8 +101,9 @@ def _finished(result: TrainResult, run: RunContext) -> bool:
 
 
 def _guarded(trainer: Trainer, feed: _Feed, result: TrainResult, size: int, run: RunContext) -> dict:
-    """One block; a failed Cholesky or a non-finite bound leads back to its start with ten times the jitter."""
-    before = trainer.state()
+    """One block. A failed Cholesky or a non-finite bound leads back to its start, to be tried again as the
+    trainer knows how: with a larger jitter, or not at all."""
+    before, jitter = trainer.state(), None
     for attempt in range(MAX_RECOVERIES + 1):
         try:
             report = feed.run(result.steps, size)
@@ -114,13 +115,15 @@ def _guarded(trainer: Trainer, feed: _Feed, result: TrainResult, size: int, run:
                 raise
             reason = "Cholesky failed: a kernel matrix is not positive definite"
         trainer.restore(before)
-        if attempt < MAX_RECOVERIES:
-            jitter = float(before["jitter"]) * 10.0 ** (attempt + 1)
-            trainer.jitter.assign(jitter)
-            run.recoveries = result.recoveries
-            result.recoveries.append({"step": result.steps, "reason": reason, "jitter": jitter})
-            run.note(f"step {result.steps}: {reason}; going back with jitter {jitter:.0e}")
-    raise Diverged(f"{reason}, within {size} steps of step {result.steps}, also with jitter {jitter:.0e}")
+        raised = trainer.recover(attempt + 1) if attempt < MAX_RECOVERIES else None
+        if raised is None:
+            break
+        jitter = raised
+        run.recoveries = result.recoveries
+        result.recoveries.append({"step": result.steps, "reason": reason, "jitter": jitter})
+        run.note(f"step {result.steps}: {reason}; going back with jitter {jitter:.0e}")
+    tried = f", also with jitter {jitter:.0e}" if jitter else ""
+    raise Diverged(f"{reason}, within {size} steps of step {result.steps}{tried}")
 
 
 def _show(result: TrainResult, run: RunContext, writer) -> None:
@@ -199,8 +202,7 @@ class _Feed:
     def limit(self, size: int) -> int:
         rows = MAX_BLOCK_ROWS
         if self.take:
-            layers = self.trainer.spec.model.layers
-            rows = MAX_STREAM_BYTES // (8 * (layers[0].input_dim + layers[-1].output_dim))
+            rows = MAX_STREAM_BYTES // (8 * self.trainer.row_width)
         return max(1, min(size, rows // self.batches.batch))
 
     def run(self, start: int, steps: int) -> dict:
