@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from dgpbench.engine import checkpoint
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.platform import tf
-from dgpbench.engine.trainer import Trainer
 from dgpbench.errors import Diverged, Interrupted, UserError
 
 MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
@@ -26,6 +26,26 @@ MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
 MAX_STREAM_BYTES = 64 << 20
 TRACE_POINTS = 200
 LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps, or a tenth of a short run
+
+
+class Trainer(Protocol):
+    """What the loop asks of compiled steps: engine/trainer.py for GPs, a baseline's own for networks.
+
+    Reports have bound_mean, bound_last and refused.
+    """
+
+    row_width: int  # numbers in one row of X and Y
+
+    def state(self) -> dict[str, np.ndarray]: ...
+
+    def restore(self, state: dict[str, np.ndarray]) -> None: ...
+
+    def recover(self, attempt: int) -> float | None:
+        """After `restore`: change what may help, for the attempt-th time; the jitter it takes, or None."""
+
+    def run(self, start: int, rows: np.ndarray) -> dict: ...
+
+    def run_streamed(self, start: int, X: np.ndarray, Y: np.ndarray) -> dict: ...
 
 
 def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | None = None) -> TrainResult:

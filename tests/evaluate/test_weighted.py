@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 from test_evaluation import PROTOCOL, make_split, predict_by_row
+from test_scores import SHAPES
 
 from dgpbench.errors import Diverged
 from dgpbench.evaluate import Predictive, crps, evaluate, mixture
@@ -88,6 +89,27 @@ def test_cdf_crps_and_quantiles_by_brute_force():
         for i in (0, 10, 49, 80, 98):
             root = optimize.brentq(lambda x, i=i: F(x) - LEVELS[i], -30, 30, xtol=1e-14)
             assert quantiles[n, i] == pytest.approx(root, abs=1e-7)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_quantiles_of_hard_shapes_equal_brute_force_roots(shape):
+    """Weights from even to almost none, some of them zero."""
+    rng = np.random.default_rng(1)
+    mean, sd = SHAPES[shape](np.random.default_rng(0))
+    weights = rng.dirichlet(np.full(mean.shape[1], 0.1), size=len(mean))
+    weights[0, 0] = 0.0
+    weights /= weights.sum(1, keepdims=True)
+    got = mixture_quantiles(mean, sd, weights)
+    assert (np.diff(got) >= 0).all()
+    for n in range(len(mean)):
+        def F(x, n=n):
+            return weights[n] @ stats.norm(mean[n], sd[n]).cdf(x)
+
+        lo, hi = (mean[n] - 5 * sd[n]).min(), (mean[n] + 5 * sd[n]).max()
+        for i in (0, 1, 24, 49, 74, 98):
+            if abs(F(got[n, i]) - LEVELS[i]) > 1e-12:  # else a root, not unique between components
+                root = optimize.brentq(lambda x, i=i, F=F: F(x) - LEVELS[i], lo, hi, xtol=1e-14, rtol=1e-14)
+                assert got[n, i] == pytest.approx(root, abs=1e-8 * max(1, abs(root)) + 1e-6 * sd[n].min())
 
 
 @pytest.mark.parametrize("block", [crps.BLOCK, 10])
