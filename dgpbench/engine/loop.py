@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from dgpbench.engine import checkpoint
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.platform import tf
-from dgpbench.engine.trainer import Trainer
 from dgpbench.errors import Diverged, Interrupted, UserError
 
 MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
@@ -26,6 +26,26 @@ MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
 MAX_STREAM_BYTES = 64 << 20
 TRACE_POINTS = 200
 LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps, or a tenth of a short run
+
+
+class Trainer(Protocol):
+    """What the loop asks of compiled steps: engine/trainer.py for GPs, a baseline's own for networks.
+
+    Reports have bound_mean, bound_last and refused.
+    """
+
+    row_width: int  # numbers in one row of X and Y
+
+    def state(self) -> dict[str, np.ndarray]: ...
+
+    def restore(self, state: dict[str, np.ndarray]) -> None: ...
+
+    def recover(self, attempt: int) -> float | None:
+        """After `restore`: change what may help, for the attempt-th time; the jitter it takes, or None."""
+
+    def run(self, start: int, rows: np.ndarray) -> dict: ...
+
+    def run_streamed(self, start: int, X: np.ndarray, Y: np.ndarray) -> dict: ...
 
 
 def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | None = None) -> TrainResult:
@@ -101,8 +121,9 @@ def _finished(result: TrainResult, run: RunContext) -> bool:
 
 
 def _guarded(trainer: Trainer, feed: _Feed, result: TrainResult, size: int, run: RunContext) -> dict:
-    """One block; a failed Cholesky or a non-finite bound leads back to its start with ten times the jitter."""
-    before = trainer.state()
+    """One block. A failed Cholesky or a non-finite bound leads back to its start, to be tried again as the
+    trainer knows how: with a larger jitter, or not at all."""
+    before, jitter = trainer.state(), None
     for attempt in range(MAX_RECOVERIES + 1):
         try:
             report = feed.run(result.steps, size)
@@ -114,13 +135,15 @@ def _guarded(trainer: Trainer, feed: _Feed, result: TrainResult, size: int, run:
                 raise
             reason = "Cholesky failed: a kernel matrix is not positive definite"
         trainer.restore(before)
-        if attempt < MAX_RECOVERIES:
-            jitter = float(before["jitter"]) * 10.0 ** (attempt + 1)
-            trainer.jitter.assign(jitter)
-            run.recoveries = result.recoveries
-            result.recoveries.append({"step": result.steps, "reason": reason, "jitter": jitter})
-            run.note(f"step {result.steps}: {reason}; going back with jitter {jitter:.0e}")
-    raise Diverged(f"{reason}, within {size} steps of step {result.steps}, also with jitter {jitter:.0e}")
+        raised = trainer.recover(attempt + 1) if attempt < MAX_RECOVERIES else None
+        if raised is None:
+            break
+        jitter = raised
+        run.recoveries = result.recoveries
+        result.recoveries.append({"step": result.steps, "reason": reason, "jitter": jitter})
+        run.note(f"step {result.steps}: {reason}; going back with jitter {jitter:.0e}")
+    tried = f", also with jitter {jitter:.0e}" if jitter else ""
+    raise Diverged(f"{reason}, within {size} steps of step {result.steps}{tried}")
 
 
 def _show(result: TrainResult, run: RunContext, writer) -> None:
@@ -199,8 +222,7 @@ class _Feed:
     def limit(self, size: int) -> int:
         rows = MAX_BLOCK_ROWS
         if self.take:
-            layers = self.trainer.spec.model.layers
-            rows = MAX_STREAM_BYTES // (8 * (layers[0].input_dim + layers[-1].output_dim))
+            rows = MAX_STREAM_BYTES // (8 * self.trainer.row_width)
         return max(1, min(size, rows // self.batches.batch))
 
     def run(self, start: int, steps: int) -> dict:

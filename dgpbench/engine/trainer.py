@@ -153,6 +153,17 @@ class Trainer:
             variable.assign(state[f"slot/{name}"])
         self.jitter.assign(state["jitter"])
 
+    def recover(self, attempt: int) -> float:
+        """Ten times the jitter for each attempt; returns it."""
+        jitter = float(self.jitter.numpy()) * 10.0**attempt
+        self.jitter.assign(jitter)
+        return jitter
+
+    @property
+    def row_width(self) -> int:
+        """Numbers in one row of X and Y."""
+        return self.X.shape[1] + self.Y.shape[1]
+
     def values(self) -> dict[str, np.ndarray]:
         """Constrained parameters."""
         return {name: v.numpy() for name, v in constrain(dict(self.raw)).items()}

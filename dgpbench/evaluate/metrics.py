@@ -40,7 +40,7 @@ class RegressionScorer:
         self.kept = kept_rows(num_rows)
         self.parts: dict[str, list[np.ndarray]] = {}
         self.influence: np.ndarray | float = 0.0
-        self.components = 0
+        self.components, self.sampled = 0, True
 
     def samples_for(self, predictive: Predictive) -> int:
         """How many samples to ask of such a model: draws are needed in full, components once per sample."""
@@ -53,7 +53,7 @@ class RegressionScorer:
         shape = (predictive.num_points, predictive.mixture_mean().shape[1])
         if shape != Y.shape:
             raise ValueError(f"predictions are for shape {shape}, observations have {Y.shape}")
-        self.components = predictive.num_components
+        self.components, self.sampled = predictive.num_components, predictive.log_weights is None
         for start in range(0, len(Y), ROWS):
             part = slice(start, start + ROWS)
             fields = {f: a[:, part] for f in predictive.FIELDS if (a := getattr(predictive, f)) is not None}
@@ -75,11 +75,14 @@ class RegressionScorer:
         self._keep("sd", predictive.mixture_sd())
         if predictive.kind == "mixture":
             logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
-            self._keep("log_density", mixture.log_mean_exp(logp))
-            self.influence = self.influence + mixture.loglik_influence(logp)
+            self._keep("log_density", mixture.log_density(logp, predictive.log_weights))
+            if self.sampled:
+                self.influence = self.influence + mixture.loglik_influence(logp)
             mean, sd = predictive.mean.reshape(-1, N * P), np.sqrt(predictive.var).reshape(-1, N * P)
-            pit, score = mixture.cdf(mean, sd, y), crps.crps_mixture(mean, sd, y)
-            quantiles = mixture_quantiles(np.ascontiguousarray(mean.T), np.ascontiguousarray(sd.T))
+            weights = None if self.sampled else np.repeat(predictive.weights, P, axis=1)  # S, N * P
+            pit, score = mixture.cdf(mean, sd, y, weights), crps.crps_mixture(mean, sd, y, weights)
+            by_point = (None if a is None else np.ascontiguousarray(a.T) for a in (mean, sd, weights))
+            quantiles = mixture_quantiles(*by_point)
         else:
             pit, score = calibration.pit_draws(draws, y), crps.crps_draws(draws, y)
             quantiles = np.quantile(draws, LEVELS, axis=1).T
@@ -125,7 +128,10 @@ class RegressionScorer:
         return metrics
 
     def _mc_se(self) -> float | None:
-        """One component where more were asked for is exact; one sample tells nothing of its error."""
+        """One component where more were asked for is exact, and so is a mixture with weights; one sample
+        tells nothing of its error."""
+        if not self.sampled:
+            return 0.0
         if self.components > 1:
             return mixture.loglik_mc_se(np.asarray(self.influence), self.num_rows)
         return 0.0 if self.num_samples > 1 else None

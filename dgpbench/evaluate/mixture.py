@@ -1,4 +1,8 @@
-"""Equally weighted Gaussian mixtures: density, its Monte Carlo error, distribution function."""
+"""Gaussian mixtures: density, its Monte Carlo error, distribution function.
+
+Weights are optional. Without them the S components are equally likely samples; with them they are the exact
+distribution, and there is no Monte Carlo error.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,23 @@ def log_mean_exp(logp: np.ndarray) -> np.ndarray:
     return top + np.log(np.exp(logp - top).mean(0))
 
 
-def cdf(mean: np.ndarray, sd: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """P(y <= Y) under the mixture, per output (N, P): the PIT value when Y is the observation."""
-    return ndtr((Y - mean) / sd).mean(0)
+def log_density(logp: np.ndarray, log_weights: np.ndarray | None = None) -> np.ndarray:
+    """log of the mixture's density (N,) from its components' (S, N)."""
+    if log_weights is None:
+        return log_mean_exp(logp)
+    weighted = logp + log_weights
+    top = weighted.max(0)
+    return top + np.log(np.exp(weighted - top).sum(0))
+
+
+def average(values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Mean over the first axis of values (S, ...), weighted by weights (S, ...) that sum to one over it."""
+    return values.mean(0) if weights is None else (weights * values).sum(0)
+
+
+def cdf(mean: np.ndarray, sd: np.ndarray, Y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """P(y <= Y) under the mixture, per output: the PIT value when Y is the observation."""
+    return average(ndtr((Y - mean) / sd), weights)
 
 
 def loglik_influence(logp: np.ndarray) -> np.ndarray:

@@ -7,39 +7,46 @@ from typing import ClassVar
 
 import numpy as np
 
-from dgpbench.evaluate.mixture import component_logpdf, log_mean_exp
+from dgpbench.evaluate import mixture
 
 
 @dataclass(frozen=True)
 class Predictive:
     """A predictive distribution at N points, of exactly one kind:
 
-    - mixture: mean, var (S, N, P), equally weighted Gaussians, likelihood noise included in var;
+    - mixture: mean, var (S, N, P), Gaussians with the likelihood noise included in var. Equally weighted
+      samples; or, with log_weights (S, N), a mixture that is exact as it stands (exp sums to one over S);
     - draws: draws (S, N, P) of y, for models without a density;
     - probs: probs (N, C), class probabilities.
     """
 
     mean: np.ndarray | None = None
     var: np.ndarray | None = None
+    log_weights: np.ndarray | None = None
     draws: np.ndarray | None = None
     probs: np.ndarray | None = None
 
-    FIELDS: ClassVar[tuple[str, ...]] = ("mean", "var", "draws", "probs")
+    FIELDS: ClassVar[tuple[str, ...]] = ("mean", "var", "log_weights", "draws", "probs")
 
     def __post_init__(self) -> None:
         given = tuple(f for f in self.FIELDS if getattr(self, f) is not None)
-        if given not in (("mean", "var"), ("draws",), ("probs",)):
+        if given not in (("mean", "var"), ("mean", "var", "log_weights"), ("draws",), ("probs",)):
             got = ", ".join(given) or "nothing"
-            raise ValueError(f"Predictive takes mean and var, or draws, or probs; got {got}")
+            raise ValueError(
+                f"Predictive takes mean and var (and log_weights), or draws, or probs; got {got}"
+            )
         for name in given:
             array = np.asarray(getattr(self, name), dtype=np.float64)
-            rank = 2 if name == "probs" else 3
-            if array.ndim != rank or array.shape[0 if rank == 3 else 1] == 0:
-                shape = "(N, C)" if rank == 2 else "(S, N, P)"
+            shape = {"probs": "(N, C)", "log_weights": "(S, N)"}.get(name, "(S, N, P)")
+            if array.ndim != shape.count(",") + 1 or array.shape[1 if name == "probs" else 0] == 0:
                 raise ValueError(f"Predictive: {name} must have shape {shape}, got {array.shape}")
             object.__setattr__(self, name, array)
         if self.mean is not None and self.mean.shape != self.var.shape:
             raise ValueError(f"Predictive: mean {self.mean.shape} and var {self.var.shape} differ in shape")
+        if self.log_weights is not None and self.log_weights.shape != self.mean.shape[:2]:
+            raise ValueError(
+                f"Predictive: log_weights {self.log_weights.shape} must be {self.mean.shape[:2]} as in mean"
+            )
 
     @property
     def kind(self) -> str:
@@ -59,30 +66,47 @@ class Predictive:
     def num_points(self) -> int:
         return len(self.probs) if self.probs is not None else self._values.shape[1]
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """The components' weights (S, N); None where they are equal."""
+        return None if self.log_weights is None else np.exp(self.log_weights)
+
     def problem(self) -> str | None:
-        """Why these numbers cannot be scored, or None: non-finite values, variances that are not positive."""
+        """Why these numbers cannot be scored, or None: non-finite values, variances that are not positive,
+        weights that do not sum to one."""
         for name in self.FIELDS:
             array = getattr(self, name)
+            if name == "log_weights":
+                continue  # a weight may be zero
             if array is not None and (bad := np.count_nonzero(~np.isfinite(array))):
                 return f"predictive {name} is not finite in {bad} of {array.size} entries"
         if self.var is not None and (bad := np.count_nonzero(self.var <= 0)):
             return f"predictive variance is not positive in {bad} of {self.var.size} entries"
+        if self.log_weights is not None:
+            total = self.weights.sum(0)
+            if bad := np.count_nonzero(~(np.abs(total - 1.0) < 1e-6)):
+                return f"predictive weights do not sum to one at {bad} of {len(total)} points"
         return None
+
+    def _average(self, values: np.ndarray) -> np.ndarray:
+        return mixture.average(values, None if self.log_weights is None else self.weights[:, :, None])
 
     def mixture_mean(self) -> np.ndarray:
         """Mean of the mixture (N, P)."""
-        return self._values.mean(0)
+        return self._average(self._values)
 
     def mixture_sd(self) -> np.ndarray:
         """Standard deviation of the mixture (N, P): mean variance plus variance of the means."""
+        if self.log_weights is not None:
+            return np.sqrt(self._average(self.var + (self.mean - self.mixture_mean()) ** 2))
         spread = self._values.var(0)
         return np.sqrt(spread if self.var is None else spread + self.var.mean(0))
 
     def log_density(self, Y: np.ndarray) -> np.ndarray:
-        """log p(y_n) (N,): log-mean-exp over components; outputs are independent given the component."""
+        """log p(y_n) (N,), exact given the components; outputs are independent given the component."""
         if self.kind != "mixture":
             raise ValueError(f"a predictive of kind {self.kind} has no exact density")
-        return log_mean_exp(component_logpdf(self.mean, self.var, Y))
+        return mixture.log_density(mixture.component_logpdf(self.mean, self.var, Y), self.log_weights)
 
     def draw(self, n: int, seed: int, first_row: int = 0) -> np.ndarray:
         """n draws of y (n, N, P).
@@ -90,7 +114,8 @@ class Predictive:
         Draw i comes from component floor(i S / n): every component is used evenly, none is left to chance.
         The noise of a point depends on (seed, first_row + its position) only, so that points taken in
         chunks get the same draws as all at once. Draws that are stored already are thinned in the same
-        way; there must be at least n of them.
+        way; there must be at least n of them. With weights, component s of a point gives n w_s draws, rounded
+        up or down: its n positions (i + u) / n in the cumulative weights share one uniform u.
         """
         values = self._values
         S, N, P = values.shape
@@ -100,16 +125,34 @@ class Predictive:
                 raise ValueError(f"{n} draws asked for, {S} stored")
             return values[which]
         noise = np.empty((N, n, P))
+        offset = np.empty(N)
         for i in range(N):
-            row_noise(seed, first_row + i).standard_normal(out=noise[i])
-        return values[which] + np.sqrt(self.var)[which] * noise.transpose(1, 0, 2)
+            stream = row_noise(seed, first_row + i)
+            stream.standard_normal(out=noise[i])
+            offset[i] = stream.random()
+        noise = noise.transpose(1, 0, 2)
+        if self.log_weights is None:
+            return values[which] + np.sqrt(self.var)[which] * noise
+        which = self._systematic((np.arange(n)[:, None] + offset) / n)[:, :, None]  # n, N, 1
+        sd = np.sqrt(np.take_along_axis(self.var, which, 0))
+        return np.take_along_axis(values, which, 0) + sd * noise
+
+    def _systematic(self, positions: np.ndarray) -> np.ndarray:
+        """The components (n, N) in which positions (n, N) in [0, 1) of the cumulative weights lie."""
+        cumulative = np.cumsum(self.weights, axis=0)
+        cumulative /= cumulative[-1]
+        pairs = zip(cumulative.T, positions.T, strict=True)
+        found = np.stack([np.searchsorted(c, p, side="right") for c, p in pairs], axis=1)
+        return np.minimum(found, self.num_components - 1)  # a position may round to 1
 
     def rescale(self, y_mean: np.ndarray, y_std: np.ndarray) -> Predictive:
         """The same distribution of y * y_std + y_mean."""
         shift, scale = np.reshape(y_mean, -1), np.reshape(y_std, -1)
         if self.var is None:
             return Predictive(draws=self._values * scale + shift)
-        return Predictive(mean=self.mean * scale + shift, var=self.var * scale**2)
+        return Predictive(
+            mean=self.mean * scale + shift, var=self.var * scale**2, log_weights=self.log_weights
+        )
 
 
 def row_noise(seed: int, row: int) -> np.random.Generator:

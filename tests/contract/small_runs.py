@@ -21,8 +21,13 @@ def arrays(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X, Y + 0.1 * rng.randn(rows, OUTPUTS)
 
 
+@lru_cache
+def model_fields(model: str) -> dict:
+    return compose([f"model={model}"])["model"]
+
+
 def config(model: str, *overrides: str) -> dict:
-    gp = [] if model == "linear" else ["model.num_inducing=5"]
+    gp = ["model.num_inducing=5"] if "num_inducing" in model_fields(model) else []
     return compose([f"model={model}", *SMALL, *gp, *overrides])
 
 

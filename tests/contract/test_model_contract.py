@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_runs import DIM, OUTPUTS, SAMPLES, config, fitted, unit_config
+from small_runs import DIM, OUTPUTS, SAMPLES, config, fitted, model_fields, unit_config
 
 from dgpbench.conftree import options
 from dgpbench.experiment import run_unit
@@ -25,36 +25,47 @@ def predict(model, X=X_NEW, samples=SAMPLES, seed=3):
 
 
 def same(a, b) -> bool:
-    return np.array_equal(a.mean, b.mean) and np.array_equal(a.var, b.var)
+    pairs = ((a.mean, b.mean), (a.var, b.var), (a.log_weights, b.log_weights))
+    return all(x is y is None or np.array_equal(x, y) for x, y in pairs)
 
 
-def is_deep(name: str) -> bool:
-    return len(config(name)["model"].get("layers", [])) > 1
+def is_sampled(name: str) -> bool:
+    """Whether predictions are mixtures over samples: of inner layers or of latent variables."""
+    model = model_fields(name)
+    return len(model.get("layers", [])) > 1 or model["_target_"].endswith(".CVAE")
 
 
 def test_models_are_found():
-    assert {"linear", "sgp", "sgp500", "dgp2", "dgp3", "dgp4", "dgp5"} <= set(MODELS)
+    assert {"linear", "sgp", "sgp500", "dgp2", "dgp3", "dgp4", "dgp5", "kde", "ckde"} <= set(MODELS)
+    assert {"cvae_linear", "cvae_50", "cvae_50_50", "cvae_100_100"} <= set(MODELS)
+    assert {"mdn", "mdn_1", "mdn_10", "mdn_50"} <= set(MODELS)
 
 
 def test_predictions_are_finite_mixtures(name):
     out = predict(fitted(name))
     assert out.kind == "mixture" and out.problem() is None
-    assert out.mean.shape == out.var.shape == (SAMPLES if is_deep(name) else 1, len(X_NEW), OUTPUTS)
-    assert np.all(out.var > 0)
+    assert out.mean.shape[1:] == (len(X_NEW), OUTPUTS) and np.all(out.var > 0)
+    if is_sampled(name):
+        assert out.num_components == SAMPLES and out.log_weights is None
+    else:  # exact: the number of components is the model's own
+        assert out.num_components == predict(fitted(name), samples=7).num_components
+        assert out.num_components == 1 or out.log_weights is not None
 
 
 def test_predictions_depend_on_seed_only(name):
     model = fitted(name)
     assert same(predict(model), predict(model))
-    assert same(predict(model), predict(model, seed=4)) == (not is_deep(name))
+    assert same(predict(model), predict(model, seed=4)) == (not is_sampled(name))
 
 
 def test_a_row_does_not_depend_on_the_rows_beside_it(name):
     """Alone or among others, a point has the same distribution, up to the error of sampling."""
     model = fitted(name)
-    whole, part = predict(model).mean[:, 6:], predict(model, X_NEW[6:]).mean
-    error = np.sqrt((whole.var(0) + part.var(0)) / SAMPLES)
-    assert np.all(np.abs(whole.mean(0) - part.mean(0)) <= 5.0 * error + 1e-10)
+    whole, part = predict(model), predict(model, X_NEW[6:])
+    error = np.zeros(OUTPUTS)
+    if is_sampled(name):
+        error = np.sqrt((whole.mean[:, 6:].var(0) + part.mean.var(0)) / SAMPLES)
+    assert np.all(np.abs(whole.mixture_mean()[6:] - part.mixture_mean()) <= 5.0 * error + 1e-10)
 
 
 def test_parameters_are_plain_arrays_and_restore_exactly(name):
@@ -71,7 +82,7 @@ def test_one_seed_one_result_whatever_the_blocks(name):
     a, b = fitted(name).parameters(), fitted(name, block_seconds=1e-9).parameters()
     assert all(np.array_equal(a[key], b[key]) for key in a)
     other = fitted(name, seed=1).parameters()
-    assert all(np.array_equal(a[key], other[key]) for key in a) == (name == "linear")
+    assert all(np.array_equal(a[key], other[key]) for key in a) == ("closed_form" in model_fields(name))
 
 
 def test_a_unit_is_recorded_then_skipped_then_forced(name, tmp_path):

@@ -1,1 +1,1 @@
-"""Baselines: models that implement the contract directly, without the engine."""
+"""Baselines: what the deep GPs are compared with. They share the engine's loop at most, no GP code."""

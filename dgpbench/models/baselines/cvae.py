@@ -1,0 +1,94 @@
+"""Conditional variational autoencoder: y = f(w, x) + noise, w ~ N(0, I), f and q(w | x, y) networks.
+
+The baseline of thesis table 5.2; without hidden layers it is that table's "Linear".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgpbench.engine.platform import tf
+from dgpbench.evaluate.predictive import Predictive
+from dgpbench.models import networks
+from dgpbench.models.baselines.neural import PREDICT_COLUMNS, NeuralModel
+from dgpbench.models.baselines.options import hidden_sizes, option
+from dgpbench.models.parameters import scope
+from dgpbench.schema import COUNT, POSITIVE
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class ConditionalVAE:
+    """Encoder [x, y] -> mean and scale of q(w), decoder [w, x] -> mean of y, one noise variance."""
+
+    dim: int
+    outputs: int
+    latent_dim: int = 1
+    hidden: tuple[int, ...] = ()
+    variance: float = 0.05  # of the noise, to start from
+
+    @property
+    def noise_dim(self) -> int:
+        return self.latent_dim
+
+    def describe(self) -> str:
+        inner = " -> ".join(map(str, self.hidden)) or "no hidden layer"
+        return f"{self.latent_dim} latent, {self.dim} -> {self.outputs}, encoder and decoder with {inner}"
+
+    def initial(self, rng: np.random.RandomState) -> dict[str, np.ndarray]:
+        D, P, L = self.dim, self.outputs, self.latent_dim
+        sizes = {"encoder": (D + P, *self.hidden, 2 * L), "decoder": (L + D, *self.hidden, P)}
+        values = {"likelihood/variance": np.asarray(self.variance)}
+        for part, widths in sizes.items():
+            values |= {f"{part}/{name}": value for name, value in networks.initial(widths, rng).items()}
+        return values
+
+    def encode(self, p: dict[str, tf.Tensor], X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and standard deviation (softplus of the network's output) of q(w | x, y), each (L, B)."""
+        out = networks.forward(scope(p, "encoder"), tf.concat([X, Y], 0))
+        return out[: self.latent_dim], tf.math.softplus(out[self.latent_dim :])
+
+    def decode(self, p: dict[str, tf.Tensor], w: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+        """The mean of y (P, B)."""
+        return networks.forward(scope(p, "decoder"), tf.concat([w, X], 0))
+
+    def bound_terms(self, p: dict[str, tf.Tensor], X, Y, noise) -> tf.Tensor:
+        """log p(y | w, x) - KL(q(w) || N(0, I)) at w = mean + scale noise, one sample per column (B,)."""
+        mean, scale = self.encode(p, X, Y)
+        F = self.decode(p, mean + scale * noise, X)
+        variance = p["likelihood/variance"]
+        loglik = -0.5 * tf.reduce_sum(LOG_2PI + tf.math.log(variance) + (Y - F) ** 2 / variance, 0)
+        kl = tf.reduce_sum(0.5 * (mean**2 + scale**2 - 1.0) - tf.math.log(scale), 0)
+        return loglik - kl
+
+
+class CVAE(NeuralModel):
+    """Trained on the evidence lower bound with analytic KL; at test time w comes from its prior."""
+
+    def __init__(self, cfg: dict):
+        self.latent_dim = option(cfg, "latent_dim", COUNT)
+        self.hidden = hidden_sizes(cfg)
+        self.variance = option(cfg, "likelihood_variance", POSITIVE)
+        super().__init__(cfg)
+
+    def network(self, dim: int, outputs: int) -> ConditionalVAE:
+        return ConditionalVAE(dim, outputs, self.latent_dim, self.hidden, self.variance)
+
+    def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
+        """An equally weighted mixture over `samples` draws of w, independent for each point."""
+        p = self.tensors()
+        network = self.network(X.shape[1], p[f"decoder/W{len(self.hidden)}"].shape[0])
+        rows = max(1, PREDICT_COLUMNS // samples)
+        means = []
+        for block, start in enumerate(range(0, len(X), rows)):
+            part = X[start : start + rows]
+            shape = (self.latent_dim, samples * len(part))
+            w = tf.random.stateless_normal(shape, (seed, block), dtype=tf.float32, alg="philox")
+            F = network.decode(p, tf.cast(w, tf.float64), tf.tile(tf.transpose(part), (1, samples)))
+            means.append(F.numpy().reshape(-1, samples, len(part)).transpose(1, 2, 0))  # S, N, P
+        mean = np.concatenate(means, 1)
+        return Predictive(mean=mean, var=np.full(mean.shape, self.values["likelihood/variance"]))
