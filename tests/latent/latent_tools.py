@@ -30,7 +30,8 @@ def model(rng, X, Y, *overrides, M=6, noise=0.3, q_scale=0.5):
             values[name] = rng.randn(*v.shape)
         elif "local" in name or leaf.startswith("b"):
             values[name] = v + 0.3 * rng.rand(*v.shape)
-    for name in [name for name in values if name.endswith("encoder/b2")]:  # q(w) about as wide as its prior
+    last = f"encoder/b{len(cfg['inference']['encoder'])}"
+    for name in [name for name in values if name.endswith(last)]:  # q(w) about as wide as its prior
         half = len(values[name]) // 2
         values[name] = np.concatenate([np.zeros((half, 1)), np.full((half, 1), 3.5)])
     values["likelihood/variance"] = np.asarray(noise)

@@ -91,19 +91,19 @@ def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
 
 
 def test_dreg_has_the_same_mean_and_less_noise():
+    """Near the posterior, here the prior because the noise is large, the ordinary gradient is mostly noise."""
     rng = np.random.RandomState(2)
     X, Y = data(rng, 4)
-    structure, values, fixed = model(rng, X, Y, "model=lv_gp", "inference.encoder=[]", noise=0.2)
+    structure, values, fixed = model(rng, X, Y, "model=lv_gp", "inference.latent_q=free", noise=4.0)
+    values |= {"layer0/local/mean": np.full((4, 1), 0.3), "layer0/local/scale": np.full((4, 1), 0.8)}
     found = {False: [], True: []}
-    for _ in range(600):
+    for _ in range(1000):
         noise = rng.randn(structure.noise_dim, 8, 4)
         for dreg, gradients in found.items():
             kind = Bound("iwvi", 1, 8, dreg=dreg)
-            bound, got, _ = fast(structure, values, fixed, X, Y, noise, kind, [4], 4)
-            gradients.append(
-                np.concatenate([got[f"layer0/encoder/{n}"].numpy().ravel() for n in ("W0", "b0")])
-            )
-            others = {name: g for name, g in got.items() if "encoder" not in name}
+            bound, got, _ = fast(structure, values, fixed, X, Y, noise, kind, [4], 4, rows=tf.range(4))
+            gradients.append(np.hstack([got[f"layer0/local/{n}"].numpy() for n in ("mean", "scale")]).ravel())
+            others = {name: g for name, g in got.items() if "local" not in name}
             if dreg:  # the value and all other gradients are those of iwvi
                 assert float(bound) == pytest.approx(plain[0], rel=1e-10)
                 for name, g in others.items():
@@ -112,4 +112,5 @@ def test_dreg_has_the_same_mean_and_less_noise():
     a, b = np.array(found[False]), np.array(found[True])
     error = np.sqrt((a.var(0) + b.var(0)) / len(a))
     assert np.all(np.abs(a.mean(0) - b.mean(0)) < 4.5 * error)
-    assert np.all(b.var(0) < 0.9 * a.var(0))
+    assert np.all(b.var(0) < 0.5 * a.var(0))
+    assert np.all(np.abs(a.mean(0)) > 3 * error)  # the test could see a wrong factor
