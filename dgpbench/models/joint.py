@@ -1,9 +1,10 @@
 """K function values of each data point drawn jointly from q(g): what the importance weights of (5.11) need.
 
 The K inputs of a point share one draw of g, so their values have a full K x K covariance
-    k(h_k, h_l) + A_k^T (S - I) A_l.
-It is kept as its T = K (K + 1) / 2 lower entries, each an array over outputs and points (P, C), so that all
-work runs along the points and one Cholesky serves every point at once.
+    k(h_k, h_j) + A_k^T (S - I) A_j.
+Its products run point by point, as small matrices (C, K P, K). For the Cholesky it is taken apart into its
+T = K (K + 1) / 2 lower entries, each an array over outputs and points (P, C), so that one Cholesky, written out
+entry by entry, serves every point at once.
 """
 
 from __future__ import annotations
@@ -23,31 +24,34 @@ def pairs(K: int) -> list[tuple[int, int]]:
 def joint_quadratic_form(A: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
     """alpha A (P, K * C) and a_k^T C_p a_j (T, P, C) for A (M, K * C), symmetric C (P, M, M).
 
-    The gradient needs no more products with C or A than that of the diagonal (layers.quadratic_form).
+    The gradient needs no more large products than that of the diagonal (layers.quadratic_form).
     """
 
     @tf.custom_gradient
     def form(A, alpha, C):
         P, M, _ = C.shape
-        CA = tf.reshape(tf.matmul(tf.reshape(C, (P * M, M)), A), (P, M, K, -1))
-        Ak = tf.reshape(A, (M, K, -1))
-        value = tf.stack([tf.reduce_sum(Ak[:, k] * CA[:, :, j], 1) for k, j in pairs(K)])  # T, P, C
+        rows = tf.transpose(
+            tf.reshape(A, (M, K, -1)), (2, 1, 0)
+        )  # C, K, M: points first, no larger transpose
+        flat = tf.reshape(rows, (-1, M))  # C K, M
+        CA = tf.reshape(tf.matmul(flat, tf.reshape(C, (P * M, M)), transpose_b=True), (-1, K * P, M))
+        value = tf.matmul(CA, rows, transpose_b=True)  # C, K P, K
 
-        def gradient(g_mean, g_value):
-            weight = {}
-            for t, (k, j) in enumerate(pairs(K)):
-                g = g_value[t][:, None, :]  # P, 1, C
-                weight[k, j] = weight[j, k] = 2.0 * g if k == j else g
-            through = [tf.reduce_sum(_total(weight[k, j] * CA[:, :, j] for j in range(K)), 0) for k in range(K)]
-            blend = [_total(weight[k, j] * Ak[None, :, j] for j in range(K)) for k in range(K)]  # P, M, C
-            dA = tf.matmul(alpha, g_mean, transpose_a=True) + tf.reshape(tf.stack(through, 1), A.shape)
-            blend = tf.reshape(tf.stack(blend, 2), (P * M, -1))
-            dC = 0.5 * tf.reshape(tf.matmul(blend, A, transpose_b=True), (P, M, M))
-            return dA, tf.matmul(g_mean, A, transpose_b=True), dC
+        def gradient(g_mean, g):
+            g = tf.reshape(g, (-1, K, P, K))
+            g = tf.reshape(g + tf.transpose(g, (0, 3, 2, 1)), (-1, K * P, K))
+            blend = tf.reshape(tf.matmul(g, rows), (-1, P * M))  # C K, P M: sum_j g_kj a_j
+            dC = 0.5 * tf.matmul(blend, flat, transpose_a=True)
+            through = tf.matmul(g, CA, transpose_a=True)  # C, K, M
+            dA = tf.matmul(alpha, g_mean, transpose_a=True)
+            dA += tf.reshape(tf.transpose(through, (2, 1, 0)), A.shape)
+            return dA, tf.matmul(g_mean, A, transpose_b=True), tf.reshape(dC, (P, M, M))
 
         return (tf.matmul(alpha, A), value), gradient
 
-    return form(A, alpha, C)
+    mean, value = form(A, alpha, C)
+    entries = tf.transpose(tf.reshape(value, (-1, K, C.shape[0], K)), (1, 3, 2, 0))  # K, K, P, C
+    return mean, tf.stack([entries[k, j] for k, j in pairs(K)])
 
 
 def _total(terms):

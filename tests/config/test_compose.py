@@ -119,7 +119,17 @@ REFUSED = {
     "~model.ard=true": "fields are set with name=value, not added or deleted",
     "hydra.verbose=true": "give one value of one field",
     "model.layers=gp": "model.layers=gp is not allowed; model.layers must be a list",
-    "model.layers=[gp,lv]": "each one of: gp",
+    "model.layers=[gp,cnn]": "each one of: gp, lv, linear",
+    "model.layers=[gp,lv]": "the last layer must be gp",
+    "model.layers=[gp,linear,gp]": "linear projects the inputs and can only come first",
+    "model.layers=[linear,gp]": "a projection needs both: model.layers=[linear,lv,gp] model.projection_dim=10",
+    "model.projection_dim=3": "a projection needs both",
+    "model.use_inputs=false": "the first layer must be lv",
+    "model.latent_dim=0": "model.latent_dim must be a whole number at least 1",
+    "model.compat=old": "model.compat must be one of released, or null",
+    "inference=iwvi": "model.layers=[gp,gp] has no latent variables: inference.bound=iwvi needs an lv layer",
+    "inference.importance_samples=0": "inference.importance_samples must be a whole number at least 1",
+    "inference.encoder=[20,0]": "a list of hidden widths of at least 1, e.g. [20,20], or []",
     "model.layers=[]": "each one of: gp",
     "model.kernel=rbg": "model.kernel=rbg is no kernel; did you mean 'rbf'?",
     "model.kernel=white": "is no kernel",
@@ -150,6 +160,21 @@ def test_bad_input_is_one_clear_line(override):
     with pytest.raises(UserError) as caught:
         config.compose([override])
     assert REFUSED[override] in str(caught.value) and "\n" not in str(caught.value)
+
+
+REFUSED_TOGETHER = {
+    "model=lv_gp inference.dreg=true": "inference.dreg=true is a gradient of iwvi; inference.bound is vi",
+    "model=lv_gp_gp inference=optimal": "one latent layer right below the last gp, as in [lv,gp]",
+    "model=cde inference=optimal model.latent_dim=3": "quadrature over 3-dimensional latent variables is not",
+    "model=cde inference=optimal inference.quadrature.nodes=65": "must be even and at least 16",
+}
+
+
+@pytest.mark.parametrize("overrides", REFUSED_TOGETHER)
+def test_settings_that_do_not_fit_are_one_clear_line(overrides):
+    with pytest.raises(UserError) as caught:
+        config.compose(overrides.split())
+    assert REFUSED_TOGETHER[overrides] in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_layer_overrides_have_text_numbers():
@@ -218,7 +243,8 @@ def test_every_option_composes_and_is_explained():
         for name, path in conftree.options(group).items():
             assert conftree.explanation(path), path.relative_to(folder)
             if group not in ("dataset", "launcher"):
-                cfg = config.compose([f"{group}={name}"])
+                latent = ["model=lv_gp"] if name in ("iwvi", "optimal") else []
+                cfg = config.compose([f"{group}={name}", *latent])
                 assert cfg[group] == name if group == "experiment" else cfg[group]["name"] == name
 
 
