@@ -112,9 +112,10 @@ def _layer_order(layers: list[str], model: dict) -> None:
         raise UserError(f"{shown} the last layer must be gp")
     if "linear" in layers[1:]:
         raise UserError(f"{shown} linear projects the inputs and can only come first")
-    if (layers[0] == "linear") != (model.get("projection_dim") is not None):
+    width = model.get("projection_dim")
+    if (layers[0] == "linear") != (width is not None):
         raise UserError(
-            f"model.layers={show_value(layers)} and model.projection_dim={show_value(model.get('projection_dim'))}"
+            f"model.layers={show_value(layers)} and model.projection_dim={show_value(width)}"
             " do not fit; a projection needs both: model.layers=[linear,lv,gp] model.projection_dim=10"
         )
     if model.get("use_inputs") is False and layers[0] != "lv":
@@ -156,8 +157,8 @@ def _latents(model: dict, inference: dict) -> None:
     encoder, bound = inference["encoder"], inference["bound"]
     if any(type(width) is not int or width < 1 for width in encoder):
         raise UserError(
-            f"inference.encoder={show_value(encoder)} is not allowed; it must be a list of hidden widths of at "
-            "least 1, e.g. [20,20], or []"
+            f"inference.encoder={show_value(encoder)} is not allowed; it must be a list of hidden widths of "
+            "at least 1, e.g. [20,20], or []"
         )
     if "layers" not in model:
         return

@@ -208,7 +208,7 @@ class Trainer:
     # ---- one step ------------------------------------------------------------------------------------
 
     def _chunks(self, X, Y, step, draw: int):
-        """Column chunks (X, Y, noise, start) of a batch given in rows; noise is keyed by (seed, step, draw)."""
+        """Column chunks (X, Y, noise, start) of a batch in rows; noise is keyed by (seed, step, draw)."""
         spec = self.spec
         shape = (max(spec.model.noise_dim, 1), spec.draws, spec.batch)
         if spec.model.noise_dim:

@@ -4,10 +4,10 @@
     vi       (2.19), (5.3):  sum_n E[L_n - KL_w] - KL          L_n is analytic in the last layer (5.8)
     iwvi     (5.11):         sum_n E log 1/K sum_k exp(L_n^k) p(w^k) / q(w^k) - KL
     optimal  (4.8):          sum_n E log of the integral of exp(L_n(w)) p(w) dw - KL, by quadrature
-`bound_and_gradients` is the same number with its gradient, organised for speed: the M x M part in `param_dtype`
-outside XLA, the batch part in `batch_dtype`, in column chunks that fit the cache, optionally compiled by XLA, and
-the two chained by hand. Sums are written with `+`, one after the other: tf.add_n adds in an order that depends on
-timing.
+`bound_and_gradients` is the same number with its gradient, organised for speed: the M x M part in
+`param_dtype` outside XLA, the batch part in `batch_dtype`, in column chunks that fit the cache, optionally
+compiled by XLA, and the two chained by hand. Sums are written with `+`, one after the other: tf.add_n adds in
+an order that depends on timing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Quadrature over a latent variable: log of the integral of exp(L_n(w)) p(w) dw (thesis 4.2.2).
 
-`hermite` is the thesis's rule: fixed Gauss-Hermite nodes under the prior. Where the noise is small against the
-node spacing it is no bound, and training exploits that. `adaptive` places nodes for each point: m(w) and v(w) of
-the last layer vary on the scale of the kernel, so a coarse grid of them is enough to see where exp(L_n(w)) p(w) has
-its mass, however narrow; panels of Gauss-Legendre nodes are then put there.
+`hermite` is the thesis's rule: fixed Gauss-Hermite nodes under the prior. Where the noise is small against
+the node spacing it is no bound, and training exploits that. `adaptive` places nodes for each point: m(w) and
+v(w) of the last layer vary on the scale of the kernel, so a coarse grid of them is enough to see where
+exp(L_n(w)) p(w) has its mass, however narrow; panels of Gauss-Legendre nodes are then put there.
 """
 
 from __future__ import annotations

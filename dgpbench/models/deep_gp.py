@@ -2,9 +2,9 @@
 latent variables (thesis chapters 4 and 5).
 
 The structure is static and hashable, so that compiled steps can be reused across splits and seeds; all
-numbers are in the parameter dictionary. Points are columns: a batch is X (D, B), Y (P, B). C = S B columns are S
-samples of the batch; behind the first latent layer each column becomes K, sample k of column c standing in column
-k C + c.
+numbers are in the parameter dictionary. Points are columns: a batch is X (D, B), Y (P, B). C = S B columns
+are S samples of the batch; behind the first latent layer each column becomes K, sample k of column c standing in
+column k C + c.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def propagate(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance (P, K C) of the last layer given one sample through the inner layers (thesis 2.17).
 
-    X (D, C); noise (noise_dim, K C) standard normal; w (dim, K, C) the value of each latent layer. `joint`: the K
-    values of a point come from one draw of each inner function, as (5.11) asks; else from K independent ones.
+    X (D, C); noise (noise_dim, K C) standard normal; w (dim, K, C) the value of each latent layer. `joint`:
+    the K values of a point come from one draw of each inner function, as (5.11) asks; else from K draws.
     Without latent layers K is 1. The moments are those of the last layer's GPs, before `mixed_outputs`.
     """
     H, values, spread = X, list(w), 1
@@ -137,7 +137,7 @@ def propagate(
 def mixed_outputs(
     model: DeepGP, prepared: dict, mean: tf.Tensor, var: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance of each output P f, given those of the last layer's GPs. Their covariance is not zero."""
+    """Mean and variance of each output P f, given those of the last layer's GPs; they are correlated."""
     if not model.layers[-1].mixed:
         return mean, var
     P = prepared[f"layer{len(model.layers) - 1}"]["P"]
@@ -147,7 +147,7 @@ def mixed_outputs(
 def expected_log_likelihood(
     model: DeepGP, prepared: dict, X, Y, noise, w: Sequence[tf.Tensor] = (), K: int = 1, joint: bool = True
 ) -> tf.Tensor:
-    """L_n = E log p(y_n | f_n) over the last layer in closed form (5.8), for K samples of each column: (K, C)."""
+    """L_n = E log p(y_n | f_n) over the last layer in closed form (5.8), K samples of each column: (K, C)."""
     mean, var = mixed_outputs(model, prepared, *propagate(model, prepared, X, noise, w, K, joint))
     each = LIKELIHOODS[model.likelihood].variational_expectations(
         prepared["likelihood"], mean, var, tf.tile(Y, (1, K))

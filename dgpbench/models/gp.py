@@ -73,7 +73,8 @@ class GPModel:
         resident = 8 * split.n_train * (split.dim + split.outputs) <= cfg["engine"]["memory_limit_gb"] * 1e9
         if not resident and any(self.model.layers[i].q == "free" for i in self.model.latent):
             raise UserError(
-                "inference.latent_q=free needs the data in memory; raise engine.memory_limit_gb or use amortised"
+                "inference.latent_q=free needs the data in memory; raise engine.memory_limit_gb or use "
+                "amortised"
             )
         full = batches.full and resident
         trainer = get_trainer(
@@ -118,8 +119,8 @@ class GPModel:
         check = {"mean": float(np.mean(change)), "max": float(change.max()), "rows": len(X)}
         if check["mean"] > CHECK_NATS:
             run.note(
-                f"quadrature: doubling the nodes changes the bound by {check['mean']:.2g} nats per point: it is no "
-                "bound; use more inference.quadrature.nodes or the adaptive rule"
+                f"quadrature: doubling the nodes changes the bound by {check['mean']:.2g} nats per point:"
+                " it is no bound; use more inference.quadrature.nodes or the adaptive rule"
             )
         return check
 
@@ -253,7 +254,7 @@ def _sample_rows(split, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def _compiled_predict(model: DeepGP, samples: int):
     """y's mean and variance (S, N, P) for rows X (N, D), in float64.
 
-    Mixed outputs are correlated given their GPs, so those are sampled too: given them the outputs are independent.
+    Mixed outputs are correlated given w, so their GPs are sampled too: given those they are independent.
     """
     last = model.layers[-1]
     extra = last.output_dim if last.mixed else 0

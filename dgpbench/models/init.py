@@ -21,7 +21,7 @@ from dgpbench.models.projection import ProjectionLayer
 
 @dataclass
 class Start:
-    """What is built layer by layer: the inputs as they stand at this depth, and all that was decided so far."""
+    """What is built layer by layer: the inputs as they stand at this depth, and what is decided so far."""
 
     X: np.ndarray  # N, D: inputs of the model
     Y: np.ndarray  # N, P
@@ -141,8 +141,8 @@ def _start_latent(start: Start, i: int, settings: dict, inference: dict) -> None
 def _start_projection(start: Start, i: int, settings: dict) -> None:
     if settings["projection_dim"] > start.X.shape[1]:
         raise UserError(
-            f"model.projection_dim={settings['projection_dim']} is more than the {start.X.shape[1]} inputs; a "
-            "projection has at most as many outputs as inputs"
+            f"model.projection_dim={settings['projection_dim']} is more than the {start.X.shape[1]} inputs; "
+            "a projection has at most as many outputs as inputs"
         )
     W = points.principal_axes(start.X, settings["projection_dim"])
     initial = projection.initial(W, settings["projection_scale"])
@@ -175,7 +175,7 @@ def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
 
 
 def layer_settings(model: dict, index: int | None) -> dict:
-    """The model's settings with those of one layer on top; options that an older config lacks have defaults."""
+    """The model's settings with those of one layer on top; what an older config lacks has its default."""
     return later_defaults("model") | model | model["layer_overrides"].get(str(index), {})
 
 
@@ -206,9 +206,9 @@ def _mean_function(
 ) -> tuple[str, np.ndarray | None]:
     """Kind of an inner mean function and the map W (None: identity) that carries points to the next layer.
 
-    Identity where the width stays; PCA where it shrinks (released: the first inputs, so that a latent variable, which
-    comes last, is dropped); identity padded with zeros where it grows. Under `zero` the map only places the next
-    layer's inducing inputs.
+    Identity where the width stays; PCA where it shrinks (released: the first inputs, so that a latent
+    variable, which comes last, is dropped); identity padded with zeros where it grows. Under `zero` the map
+    only places the next layer's inducing inputs.
     """
     dim_in = H.shape[1]
     if wanted == "identity" and dim_in != dim_out:

@@ -3,8 +3,8 @@
 The K inputs of a point share one draw of g, so their values have a full K x K covariance
     k(h_k, h_j) + A_k^T (S - I) A_j.
 Its products run point by point, as small matrices (C, K P, K). For the Cholesky it is taken apart into its
-T = K (K + 1) / 2 lower entries, each an array over outputs and points (P, C), so that one Cholesky, written out
-entry by entry, serves every point at once.
+T = K (K + 1) / 2 lower entries, each an array over outputs and points (P, C), so that one Cholesky, written
+out entry by entry, serves every point at once.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def sample(mean: tf.Tensor, covariance: tf.Tensor, eps: tf.Tensor, K: int, jitte
 
 
 def _cholesky(covariance: tf.Tensor, K: int, jitter) -> dict[tuple[int, int], tf.Tensor]:
-    """Entries of the lower factor, each (P, C). A pivot below the jitter, by rounding, counts as the jitter."""
+    """Entries of the lower factor, each (P, C). A pivot below the jitter counts as the jitter."""
     entry = {pair: covariance[t] for t, pair in enumerate(pairs(K))}
     L: dict[tuple[int, int], tf.Tensor] = {}
     for k in range(K):

@@ -118,7 +118,7 @@ class Kernel:
     def between(
         self, prepared: dict[str, dict[str, tf.Tensor]], left: tf.Tensor, right: tf.Tensor, same: tf.Tensor
     ) -> tf.Tensor:
-        """k(left, right) point by point for (D, T, C) arrays: (T, C). `same` (T, 1): where they are one point."""
+        """k(left, right) point by point for (D, T, C) arrays: (T, C). `same` (T, 1): where both are one."""
         total = 0.0
         for part in self.parts:
             q = prepared[part]

@@ -1,8 +1,8 @@
 """Latent variables w_n ~ N(0, I), concatenated to what enters their layer (thesis 5.1.2), and their q(w_n).
 
-q(w_n) = N(a_n, diag b_n^2) is the output of an encoder of (x_n, y_n), or a pair of free parameters per training
-row. At test time w is drawn from its prior. Points are columns; a latent is (dim, K, C): K importance samples of
-each of C columns.
+q(w_n) = N(a_n, diag b_n^2) is the output of an encoder of (x_n, y_n), or a pair of free parameters per
+training row. At test time w is drawn from its prior. Points are columns; a latent is (dim, K, C): K
+importance samples of each of C columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ FREE_SCALE = 0.1  # first b of free parameters; their a starts at the prior's me
 
 @dataclass(frozen=True)
 class LatentLayer:
-    """Static structure: (input_dim, C) goes in, (input_dim + dim, K C) comes out. `q` is amortised | free | optimal (none)."""
+    """Static structure: (input_dim, C) goes in, (input_dim + dim, K C) comes out.
+
+    `q` is amortised | free | optimal (w is integrated out and has no parameters).
+    """
 
     input_dim: int
     dim: int

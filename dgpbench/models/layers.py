@@ -27,8 +27,8 @@ VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root
 class GPLayer:
     """Static structure of a layer. `mean` is zero | identity | linear (x W with a fixed W).
 
-    `output_dim` counts the GPs. Where `mixed` is not 0 they are mixed linearly to that many outputs, P g(h), and the
-    mean function is added after the mixing (thesis 5.1.5).
+    `output_dim` counts the GPs. Where `mixed` is not 0 they are mixed linearly to that many outputs, P g(h),
+    and the mean function is added after the mixing (thesis 5.1.5).
     """
 
     kernel: Kernel

@@ -44,8 +44,8 @@ def principal_scales(Y: np.ndarray, count: int) -> np.ndarray:
 
 
 def residual_scores(X: np.ndarray, Y: np.ndarray, count: int) -> np.ndarray:
-    """What a linear model leaves of Y, as `count` uncorrelated columns of unit variance (N, count); zeros where
-    Y has fewer dimensions. A first guess of latent variables."""
+    """What a linear model leaves of Y, as `count` uncorrelated columns of unit variance (N, count); zeros
+    where Y has fewer dimensions. A first guess of latent variables."""
     F = np.hstack([X, np.ones((len(X), 1))])
     left = Y - F @ np.linalg.lstsq(F, Y, rcond=None)[0]
     scores = left @ principal_axes(left, min(count, Y.shape[1]))

@@ -1,7 +1,7 @@
 """A Bayesian linear projection of the inputs, x -> A x, before the first GP (thesis 4.2.3).
 
-Elements of A (Q, D) have prior N(0, 1) and posterior q(A) = N(mean, scale^2), independent. Given x, the elements
-of A x are independent Gaussians: they are sampled, not A, one draw for each column.
+Elements of A (Q, D) have prior N(0, 1) and posterior q(A) = N(mean, scale^2), independent. Given x, the
+elements of A x are independent Gaussians: they are sampled, not A, one draw for each column.
 """
 
 from __future__ import annotations

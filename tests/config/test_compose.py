@@ -122,7 +122,7 @@ REFUSED = {
     "model.layers=[gp,cnn]": "each one of: gp, lv, linear",
     "model.layers=[gp,lv]": "the last layer must be gp",
     "model.layers=[gp,linear,gp]": "linear projects the inputs and can only come first",
-    "model.layers=[linear,gp]": "a projection needs both: model.layers=[linear,lv,gp] model.projection_dim=10",
+    "model.layers=[linear,gp]": "needs both: model.layers=[linear,lv,gp] model.projection_dim=10",
     "model.projection_dim=3": "a projection needs both",
     "model.use_inputs=false": "the first layer must be lv",
     "model.latent_dim=0": "model.latent_dim must be a whole number at least 1",

@@ -110,7 +110,8 @@ def test_projection_samples_have_the_moments_of_A_x():
     A = prepared["mean"].numpy() + np.sqrt(prepared["variance"].numpy()) * rng.randn(200_000, 2, 3)
     brute = A @ x
     ours = [
-        projection.sample(prepared, tf.constant(x), tf.constant(np.full((2, 1), e))).numpy() for e in (0.0, 1.0)
+        projection.sample(prepared, tf.constant(x), tf.constant(np.full((2, 1), e))).numpy()
+        for e in (0.0, 1.0)
     ]
     np.testing.assert_allclose(ours[0], brute.mean(0), atol=4 * brute.std() / np.sqrt(2e5))
     np.testing.assert_allclose(ours[1] - ours[0], brute.std(0), rtol=0.01)

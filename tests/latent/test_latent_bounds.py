@@ -66,7 +66,7 @@ def test_more_importance_samples_tighten_the_bound_up_to_the_integral():
 
 
 def test_iw_of_a_deep_model_tends_to_the_integral_given_the_inner_function():
-    """LV-GP-GP: sum_n E_g log of the integral of exp(L_n(g, w)) p(w) dw, with g drawn on a grid of w in NumPy."""
+    """LV-GP-GP: sum_n E_g log of the integral of exp(L_n(g, w)) p(w) dw, with g drawn on a grid of w."""
     rng = np.random.RandomState(3)
     X, Y = data(rng, 2)
     overrides = ["model=lv_gp_gp", "model.width=1", "model.inner_gps=1", "model.kernel_variance=0.5"]
