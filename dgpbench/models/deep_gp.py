@@ -3,8 +3,8 @@ latent variables (thesis chapters 4 and 5).
 
 The structure is static and hashable, so that compiled steps can be reused across splits and seeds; all
 numbers are in the parameter dictionary. Points are columns: a batch is X (D, B), Y (P, B). C = S B columns
-are S samples of the batch; behind the first latent layer each column becomes K, sample k of column c standing in
-column k C + c.
+are S samples of the batch; behind the first latent layer each column becomes K, sample k of column c standing
+in column k C + c.
 """
 
 from __future__ import annotations

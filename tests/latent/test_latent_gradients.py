@@ -59,7 +59,7 @@ def test_fast_bound_and_gradient_equal_the_definition(case, form):
 @pytest.mark.parametrize("K", [3, 12])
 @pytest.mark.parametrize("mixing", ["model.inner_gps=2", "model.inner_gps=null"])
 def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
-    """Unit vectors of noise give the Cholesky factor: its square is the full conditional, output by output."""
+    """Unit vectors of noise give the Cholesky factor, and its square is the full conditional."""
     rng = np.random.RandomState(1)
     X, Y = data(rng, 4, D=2)
     structure, values, _ = model(rng, X, Y, "model=lv_gp_gp", mixing)
@@ -91,7 +91,7 @@ def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
 
 
 def test_dreg_has_the_same_mean_and_less_noise():
-    """Near the posterior, here the prior because the noise is large, the ordinary gradient is mostly noise."""
+    """Near the posterior, here about the prior, the ordinary gradient is mostly noise."""
     rng = np.random.RandomState(2)
     X, Y = data(rng, 4)
     structure, values, fixed = model(rng, X, Y, "model=lv_gp", "inference.latent_q=free", noise=4.0)
