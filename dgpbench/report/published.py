@@ -1,0 +1,76 @@
+"""Published numbers: published.csv, one line per printed cell with its source and how sure its reading is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = Path(__file__).resolve().parent
+FILE = FOLDER / "published.csv"
+KEYS = ("source", "table", "dataset", "model", "inference", "metric", "n")
+DOUBTFUL = "ocr-doubtful"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed number. `error` is what follows +-, made a standard error where the source says how."""
+
+    value: float
+    error: float | None
+    confidence: str
+    note: str
+    source: str
+    table: str
+
+    @property
+    def doubtful(self) -> bool:
+        """Not to be used as truth: shown with a mark, left out of every comparison."""
+        return self.confidence == DOUBTFUL
+
+
+@lru_cache(maxsize=1)
+def frame() -> pd.DataFrame:
+    import pandas as pd
+
+    text = {name: str for name in ("source", "table", "dataset", "model", "inference", "metric", "note")}
+    numbers = {name: [""] for name in ("n", "d", "value", "stderr")}
+    return pd.read_csv(FILE, dtype=text, keep_default_na=False, na_values=numbers)
+
+
+@lru_cache(maxsize=32)
+def _part(source: str, table: str) -> pd.DataFrame:
+    everything = frame()
+    return everything[(everything.source == source) & (everything.table == table)]
+
+
+def find(wanted: dict) -> Published | None:
+    """The one line that fits `wanted` (fields of KEYS; `error` and `error_divisor` say what +- is).
+
+    ValueError if several fit: a spec must name a cell, not a set of them.
+    """
+    if "source" not in wanted or "table" not in wanted:
+        return None
+    lines = _part(wanted["source"], wanted["table"])
+    for key in KEYS[2:]:
+        if key in wanted:
+            lines = lines[lines[key] == wanted[key]]
+    if len(lines) > 1:
+        raise ValueError(f"{len(lines)} published cells fit {wanted}")
+    if not len(lines):
+        return None
+    line = lines.iloc[0]
+    error = None if line.stderr != line.stderr else float(line.stderr) / wanted.get("error_divisor", 1)
+    return Published(float(line.value), error, line.confidence, line.note, line.source, line.table)
+
+
+@lru_cache(maxsize=1)
+def citations() -> dict[str, str]:
+    """Source name to full reference."""
+    import yaml
+
+    return yaml.safe_load((FOLDER / "sources.yaml").read_text(encoding="utf-8"))
