@@ -15,27 +15,45 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "tables",
         help="the papers' tables from our records, beside the published numbers",
-        description="Rebuild the papers' tables from records, ours beside the published numbers. Without a name: "
-        "which tables there are, how far each has been run, and what we have against what was published.")
+        description="Rebuild the papers' tables from records, ours beside the published numbers. Without "
+        "a name: which tables there are, how far each has been run, and ours against published.",
+    )
     parser.add_argument("names", nargs="*", metavar="TABLE", help="such as 5.1, S7, 2.4, matthews4.3; or all")
-    parser.add_argument("--compare", action="store_true",
-                        help="one line per cell: ours, published, difference in combined standard errors")
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="one line per cell: ours, published, difference in combined standard errors",
+    )
     parser.add_argument("--show", choices=SHOW, default="both", help="whose numbers (default: both)")
-    parser.add_argument("--variant", action="append", default=[], metavar="NAME",
-                        help="another set of experiments or metric, such as shared, 10k, exact (may be repeated)")
-    parser.add_argument("--stats", action="store_true",
-                        help="paired tests on common splits: Wilcoxon, Bayesian signed-rank, win/tie/loss, ranks")
-    parser.add_argument("--against", metavar="COLUMN", help="the column that --stats compares with (default: baseline)")
+    parser.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another set of experiments or metric, such as shared, 10k, exact (may be repeated)",
+    )
+    parser.add_argument(
+        "--stats",
+        action="store_true",
+        help="paired tests on common splits: Wilcoxon, Bayesian signed-rank, win/tie/loss, ranks",
+    )
+    parser.add_argument(
+        "--against", metavar="COLUMN", help="the column that --stats compares with (default: baseline)"
+    )
     parser.add_argument("--calibration", action="store_true", help="coverage, PIT and CRPS of the same runs")
     parser.add_argument("--frontier", action="store_true", help="accuracy against training seconds")
-    parser.add_argument("--missing", action="store_true", help="print only the commands of the runs that are missing")
+    parser.add_argument(
+        "--missing", action="store_true", help="print only the commands of the runs that are missing"
+    )
     parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
     add_source_arguments(parser)
 
 
 def add_source_arguments(parser) -> None:
     """Where records come from; the same for tables, figures and report."""
-    parser.add_argument("--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+    )
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
 
@@ -67,13 +85,14 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _grids(table, args: argparse.Namespace) -> list:
-    from dgpbench.report import views
+    from dgpbench.report.compare import comparison
+    from dgpbench.report.views import side_by_side
 
     grids = []
     if args.stats:
-        from dgpbench.report.significance import test_grids
+        from dgpbench.report.significance import significance_grids
 
-        grids += test_grids(table, args.against)
+        grids += significance_grids(table, args.against)
     if args.calibration:
         from dgpbench.report.extras import calibration
 
@@ -83,19 +102,19 @@ def _grids(table, args: argparse.Namespace) -> list:
 
         grids.append(frontier(table))
     if args.compare:
-        grids.append(views.comparison(table))
-    return grids or [views.side_by_side(table, args.show)]
+        grids.append(comparison(table))
+    return grids or [side_by_side(table, args.show)]
 
 
 def _overview(tables: list, folder: Path) -> list:
     """All tables in one, then what we have against what was published, without the notes of each."""
     from dataclasses import replace
 
-    from dgpbench.report import views
+    from dgpbench.report.compare import comparison
     from dgpbench.report.extras import overview
 
     begun = [table for table in tables if table.done or table.failed]
-    compared = [replace(views.comparison(table), notes=(), missing=()) for table in begun]
+    compared = [replace(comparison(table), notes=(), missing=()) for table in begun]
     return [overview(tables, folder), *compared]
 
 

@@ -145,7 +145,9 @@ def _take(cell: Cell, units: Sequence[Unit]) -> None:
     cell.w = by_split(cell.units, None, SHAPIRO)[0]
 
 
-def by_split(units: Iterable[Unit], place: Place | None, metric: str | None = None) -> tuple[dict, dict, list]:
+def by_split(
+    units: Iterable[Unit], place: Place | None, metric: str | None = None
+) -> tuple[dict, dict, list]:
     """(value by split, failure by split, splits done without this metric)."""
     seeds: dict[int, list[float]] = {}
     failed: dict[int, str] = {}
@@ -166,7 +168,7 @@ def by_split(units: Iterable[Unit], place: Place | None, metric: str | None = No
 
 
 def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -> list[Variant]:
-    """Records of the table's experiments and rows that no cell holds: each under its own name, never mixed."""
+    """Records of the table's experiments and rows that no cell holds: each under its own name."""
     taken = {cell.config_key for cell in cells.values()}
     columns: dict[tuple[str, str], Cell] = {}
     for cell in cells.values():
@@ -178,8 +180,16 @@ def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -
         cell = None if key in taken else _nearest(record, columns)
         if cell:
             values, failed, _ = by_split(units, cell.place)
-            found.append(Variant(cell.place.column, record["dataset"], _variant_name(record, cell.place), key,
-                                 values, len(failed)))
+            found.append(
+                Variant(
+                    cell.place.column,
+                    record["dataset"],
+                    _variant_name(record, cell.place),
+                    key,
+                    values,
+                    len(failed),
+                )
+            )
     return sorted(found, key=lambda v: (spec.columns.index(v.column), v.dataset, v.name))
 
 

@@ -15,17 +15,25 @@ CALIBRATION = {"test_coverage95": ".3f", "test_pit_ks": ".3f", "test_crps": ".4g
 
 def overview(tables: list[Table], folder: Path) -> Grid:
     """One line per table: what it is and how far it has been run."""
-    lines = [{"table": t.spec.name, "what": t.spec.title,
-              "ours": f"{t.done}/{t.expected}" if t.expected else "no experiment",
-              "failed": t.failed, "published cells": sum(c.published is not None for c in t.cells.values())}
-             for t in tables]
-    notes = (f"records from {folder} and its reference/; ours: splits done / expected",
-             "dgpbench tables 5.1 prints one; --compare, --stats, --calibration, --frontier, --missing, --format")
+    lines = [
+        {
+            "table": t.spec.name,
+            "what": t.spec.title,
+            "ours": f"{t.done}/{t.expected}" if t.expected else "no experiment",
+            "failed": t.failed,
+            "published cells": sum(c.published is not None for c in t.cells.values()),
+        }
+        for t in tables
+    ]
+    notes = (
+        f"records from {folder} and its reference/; ours: splits done / expected",
+        "dgpbench tables 5.1 prints one; --compare, --stats, --calibration, --frontier, --missing, --format",
+    )
     return plain("Tables", pd.DataFrame(lines), heads=1, notes=notes)
 
 
 def calibration(table: Table) -> Grid:
-    """Coverage of central 95 % intervals, distance of PIT from uniform, CRPS, PIT histogram: means over splits."""
+    """Coverage of central 95 % intervals, distance of PIT from uniform, CRPS, PIT histogram, over splits."""
     lines = []
     for (row, column), cell in table.cells.items():
         done = [unit.record for unit in cell.units if unit.record["status"] == "done"]
@@ -39,11 +47,19 @@ def calibration(table: Table) -> Grid:
         line["pit_histogram"] = pit_bars(pd.DataFrame(histograms).mean().tolist()) if histograms else ""
         lines.append(line)
     columns = ["dataset", "model", "splits", *CALIBRATION, "pit_histogram"]
-    notes = ("coverage of the central 95 % interval (0.95 is calibrated); KS distance of PIT values from uniform (0); "
-             "CRPS in original units (lower is better)",
-             "PIT histogram: ten bins, half height = 0.1 = calibrated; U: too narrow, hump: too wide, slope: biased")
-    return plain(f"Calibration: {table.spec.title}", pd.DataFrame(lines, columns=columns), CALIBRATION,
-                 name=f"{table.spec.name}-calibration", heads=2, notes=notes)
+    notes = (
+        "coverage of the central 95 % interval (0.95 is calibrated); KS distance of PIT values from uniform "
+        "(0); CRPS in original units (lower is better)",
+        "PIT histogram: ten bins, half height is calibrated; U: too narrow, hump: too wide, slope: biased",
+    )
+    return plain(
+        f"Calibration: {table.spec.title}",
+        pd.DataFrame(lines, columns=columns),
+        CALIBRATION,
+        name=f"{table.spec.name}-calibration",
+        heads=2,
+        notes=notes,
+    )
 
 
 def pit_bars(shares: list[float]) -> str:
@@ -52,7 +68,7 @@ def pit_bars(shares: list[float]) -> str:
 
 
 def frontier_frame(table: Table) -> pd.DataFrame:
-    """Value and training seconds per cell on splits that have both; `frontier` marks what no other beats in both."""
+    """Value and training seconds per cell; `frontier` marks what no other model of the dataset beats."""
     lines = []
     for (row, column), cell in table.cells.items():
         seconds: dict[int, list[float]] = {}
@@ -81,7 +97,15 @@ def _undominated(frame: pd.DataFrame, line) -> bool:
 def frontier(table: Table) -> Grid:
     frame = frontier_frame(table)
     shown = frame.assign(frontier=["yes" if on else "" for on in frame.frontier])
-    notes = ("seconds of training as recorded, on whatever machine and threads the run had; yes: no other model of this "
-             "dataset is at least as good and as quick, and better in one",)
-    return plain(f"Accuracy against training seconds: {table.spec.title}", shown, {"value": ".3f", "seconds": ".1f"},
-                 name=f"{table.spec.name}-frontier", heads=2, notes=notes)
+    notes = (
+        "seconds of training as recorded, on whatever machine and threads the run had; yes: no other model "
+        "of this dataset is at least as good and as quick, and better in one",
+    )
+    return plain(
+        f"Accuracy against training seconds: {table.spec.title}",
+        shown,
+        {"value": ".3f", "seconds": ".1f"},
+        name=f"{table.spec.name}-frontier",
+        heads=2,
+        notes=notes,
+    )

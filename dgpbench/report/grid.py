@@ -62,8 +62,16 @@ def with_error(mean: float, error: float | None, spec: str = ".2f") -> str:
     return number(mean, spec) + tail
 
 
-def plain(title: str, frame: pd.DataFrame, formats: dict[str, str] | None = None, *, name: str = "",
-          caption: str = "", heads: int = 1, notes: tuple[str, ...] = ()) -> Grid:
+def plain(
+    title: str,
+    frame: pd.DataFrame,
+    formats: dict[str, str] | None = None,
+    *,
+    name: str = "",
+    caption: str = "",
+    heads: int = 1,
+    notes: tuple[str, ...] = (),
+) -> Grid:
     """A frame as a grid: the first `heads` columns are labels, numbers in the formats given (default .4g)."""
     formats = formats or {}
     labels, rest = list(frame.columns[:heads]), list(frame.columns[heads:])

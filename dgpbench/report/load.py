@@ -14,8 +14,9 @@ from dgpbench.store.scan import Unit, scan
 PERF = Path("perf-results") / "perf.json"
 
 
-def load_tables(names: Sequence[str], results: Path, reference: bool = True,
-                variants: Sequence[str] = ()) -> list[Table]:
+def load_tables(
+    names: Sequence[str], results: Path, reference: bool = True, variants: Sequence[str] = ()
+) -> list[Table]:
     """The named tables from the records in `results`. What cannot be read is named in a warning."""
     wanted = [specs.load(name, variants) for name in names]
     return tables_of(wanted, scan(results, reference=reference), results)

@@ -29,7 +29,7 @@ def summarise(values: Sequence[float]) -> Summary | None:
 
 
 def overlapping(summaries: Mapping[str, Summary | None], better: str) -> set[str]:
-    """Those whose error bars (mean +- standard error) overlap those of the best mean. No error counts as 0."""
+    """Those whose bars (mean +- standard error) overlap the bar of the best mean. No error counts as 0."""
     sign = 1.0 if better == "higher" else -1.0
     found = {name: s for name, s in summaries.items() if s is not None and not math.isnan(s.mean)}
     if not found:
@@ -37,7 +37,11 @@ def overlapping(summaries: Mapping[str, Summary | None], better: str) -> set[str
     best = max(found.values(), key=lambda s: sign * s.mean)
     floor = sign * best.mean - (best.error or 0.0)
     # half a unit of the tenth digit, so that bars which touch in print also touch in binary
-    return {name for name, s in found.items() if sign * s.mean + (s.error or 0.0) >= floor - 1e-10 * (1 + abs(floor))}
+    return {
+        name
+        for name, s in found.items()
+        if sign * s.mean + (s.error or 0.0) >= floor - 1e-10 * (1 + abs(floor))
+    }
 
 
 def median_difference(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Table specs: small yaml files that say what each cell of a published table asks for.
 
-A cell's fields are those of the spec, its row and its column, later ones winning; `published` merges by field.
+A cell's fields are those of the spec, its row and its column, later ones winning.
 """
 
 from __future__ import annotations
@@ -73,8 +73,23 @@ class Spec:
     chosen: tuple[str, ...] = ()  # variants in force
 
 
-OWN_FIELDS = {"title", "units", "ours", "bold", "italics", "blank_above", "minus_infinity", "baseline",
-              "footers", "printed_footers", "variants", "notes", "rows", "columns", "published"}
+OWN_FIELDS = {
+    "title",
+    "units",
+    "ours",
+    "bold",
+    "italics",
+    "blank_above",
+    "minus_infinity",
+    "baseline",
+    "footers",
+    "printed_footers",
+    "variants",
+    "notes",
+    "rows",
+    "columns",
+    "published",
+}
 
 
 def names() -> list[str]:
@@ -87,7 +102,9 @@ def load(name: str, variants: Sequence[str] = ()) -> Spec:
     """The spec of a table by its name, with the named variants in force."""
     known = {stem.lower(): stem for stem in names()}
     if name.lower() not in known:
-        raise UserError(f"no table '{name}'{did_you_mean(name, known.values())}; `dgpbench tables` lists them")
+        raise UserError(
+            f"no table '{name}'{did_you_mean(name, known.values())}; `dgpbench tables` lists them"
+        )
     stem = known[name.lower()]
     spec = parse(stem, yaml.safe_load((FOLDER / f"{stem}.yaml").read_text(encoding="utf-8")))
     for variant in variants:
@@ -112,8 +129,14 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
     rest = {key: tree[key] for key in OWN_FIELDS - {"rows", "columns", "published"} if key in tree}
     for key in ("footers", "notes"):
         rest[key] = tuple(rest.get(key, ()))
-    return Spec(name=name, places=places, source=published.get("source"),
-                rows=tuple(row["label"] for row in rows), columns=tuple(c["label"] for c in columns), **rest)
+    return Spec(
+        name=name,
+        places=places,
+        source=published.get("source"),
+        rows=tuple(row["label"] for row in rows),
+        columns=tuple(c["label"] for c in columns),
+        **rest,
+    )
 
 
 def _axis(name: str, entry: str | dict) -> dict:
@@ -128,7 +151,7 @@ def _fields(entry: dict) -> dict:
 
 
 def _wanted(shared: dict, row: dict, column: dict) -> dict:
-    """Which published cell this is; none if row and column name none, or one of them says `published: null`."""
+    """Which published cell this is; none if row and column name none, or one says `published: null`."""
     given = [entry["published"] for entry in (row, column) if "published" in entry]
     if not given or None in given:
         return {}
@@ -155,6 +178,7 @@ def _with_variant(spec: Spec, name: str) -> Spec:
     for key, place in spec.places.items():
         experiment = f"{place.experiment}{change.get('suffix', '')}" if place.experiment else None
         published = {} if change.get("unpublished") else place.published
-        places[key] = replace(place, experiment=experiment, metric=change.get("metric", place.metric),
-                              published=published)
+        places[key] = replace(
+            place, experiment=experiment, metric=change.get("metric", place.metric), published=published
+        )
     return replace(spec, places=places, chosen=(*spec.chosen, name))

@@ -38,7 +38,9 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         """Ours, one line per cell and split."""
-        lines = [(*at, split, value) for at, cell in self.cells.items() for split, value in cell.values.items()]
+        lines = [
+            (*at, split, value) for at, cell in self.cells.items() for split, value in cell.values.items()
+        ]
         return pd.DataFrame(lines, columns=COLUMNS)
 
     def published_frame(self) -> pd.DataFrame:

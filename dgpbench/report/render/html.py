@@ -1,4 +1,4 @@
-"""A grid as an HTML fragment: a sortable table with details per cell, notes below. Styled by the report page."""
+"""A grid as an HTML fragment: a table with details per cell, notes below. The report page styles it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,24 @@ def render(grid: Grid) -> str:
     foot = "\n".join(_line(line) for line in grid.lines if line.kind == "footer")
     notes = "".join(f"<li>{escape(note)}</li>" for note in grid.notes)
     missing = "".join(f"<li>{_command(text)}</li>" for text in grid.missing)
-    return "\n".join(part for part in (
-        f'<figure class="grid" id="table-{escape(grid.name)}">',
-        f"<figcaption><strong>{escape(grid.title)}</strong><br><span>{escape(grid.caption)}</span></figcaption>",
-        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>',
-        f"<tbody>\n{body}\n</tbody>", f"<tfoot>\n{foot}\n</tfoot>" if foot else "", "</table></div>",
-        f'<ul class="notes">{notes}</ul>' if notes else "",
-        f'<details class="missing"><summary>What is missing</summary><ul>{missing}</ul></details>' if missing else "",
-        *(render(block) for block in grid.blocks), "</figure>") if part)
+    return "\n".join(
+        part
+        for part in (
+            f'<figure class="grid" id="table-{escape(grid.name)}">',
+            f"<figcaption><strong>{escape(grid.title)}</strong><br><span>{escape(grid.caption)}</span></figcaption>",
+            f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>',
+            f"<tbody>\n{body}\n</tbody>",
+            f"<tfoot>\n{foot}\n</tfoot>" if foot else "",
+            "</table></div>",
+            f'<ul class="notes">{notes}</ul>' if notes else "",
+            f'<details class="missing"><summary>What is missing</summary><ul>{missing}</ul></details>'
+            if missing
+            else "",
+            *(render(block) for block in grid.blocks),
+            "</figure>",
+        )
+        if part
+    )
 
 
 def _line(line: Line) -> str:
@@ -30,12 +40,20 @@ def _line(line: Line) -> str:
 
 
 def _cell(entry: Entry) -> str:
-    marks = [name for name, on in (("bold", entry.bold), ("italic", entry.italic), ("doubtful", entry.doubtful),
-                                   ("failed", "failed" in entry.count)) if on]
+    marks = [
+        name
+        for name, on in (
+            ("bold", entry.bold),
+            ("italic", entry.italic),
+            ("doubtful", entry.doubtful),
+            ("failed", "failed" in entry.count),
+        )
+        if on
+    ]
     text = escape(entry.text) + ("<sup>?</sup>" if entry.doubtful else "")
     for tag, on in (("i", entry.italic), ("b", entry.bold)):
         text = f"<{tag}>{text}</{tag}>" if on and text else text
-    count = f' <small>{escape(entry.count)}</small>' if entry.count else ""
+    count = f" <small>{escape(entry.count)}</small>" if entry.count else ""
     value = "" if entry.value is None else f' data-value="{entry.value!r}"'
     detail = ""
     if entry.detail or entry.links:

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from dgpbench.report.grid import NOTHING, Entry, Grid
 
-SPECIAL = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
-           "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-           ">": r"\textgreater{}", "–": "--", "∞": r"$\infty$", "`": r"\textasciigrave{}", "|": r"\textbar{}"}
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "–": "--",
+    "∞": r"$\infty$",
+    "`": r"\textasciigrave{}",
+    "|": r"\textbar{}",
+}
 WIDE = 6  # columns; more are scaled to the width of the text
 
 
 def render(grid: Grid) -> str:
     shape = "l" * len(grid.heads) + "r" * len(grid.columns)
-    body = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule",
-            _row([*map(escape, grid.heads), *(rf"\textbf{{{escape(name)}}}" for name in grid.columns)]), r"\midrule"]
+    body = [
+        rf"\begin{{tabular}}{{{shape}}}",
+        r"\toprule",
+        _row([*map(escape, grid.heads), *(rf"\textbf{{{escape(name)}}}" for name in grid.columns)]),
+        r"\midrule",
+    ]
     kinds = [line.kind for line in grid.lines]
     for i, line in enumerate(grid.lines):
         if line.kind == "footer" and kinds[i - 1 : i] != ["footer"]:
@@ -25,8 +44,21 @@ def render(grid: Grid) -> str:
     notes = ". ".join(escape(note).rstrip(".") for note in grid.notes)
     caption = rf"\caption{{{escape(grid.title)}. {escape(grid.caption)}. {notes}.}}"
     label = rf"\label{{tab:{''.join(c if c.isalnum() else '-' for c in grid.name)}}}"
-    return "\n".join(["% needs \\usepackage{booktabs,graphicx}", r"\begin{table}", r"\centering", *body, caption, label,
-                      r"\end{table}", *(render(block) for block in grid.blocks)]) + "\n"
+    return (
+        "\n".join(
+            [
+                "% needs \\usepackage{booktabs,graphicx}",
+                r"\begin{table}",
+                r"\centering",
+                *body,
+                caption,
+                label,
+                r"\end{table}",
+                *(render(block) for block in grid.blocks),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _row(cells: list[str]) -> str:

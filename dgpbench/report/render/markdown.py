@@ -8,7 +8,10 @@ from dgpbench.report.grid import Entry, Grid
 def render(grid: Grid) -> str:
     lines = [f"### {grid.title}", ""]
     lines += [f"{grid.caption}", ""] if grid.caption else []
-    lines += [_row([*grid.heads, *grid.columns]), _row(["---"] * len(grid.heads) + ["---:"] * len(grid.columns))]
+    lines += [
+        _row([*grid.heads, *grid.columns]),
+        _row(["---"] * len(grid.heads) + ["---:"] * len(grid.columns)),
+    ]
     lines += [_row([*map(_escape, line.heads), *map(_cell, line.entries)]) for line in grid.lines]
     lines += [""] + [f"- {_escape(note)}" for note in grid.notes]
     if grid.missing:

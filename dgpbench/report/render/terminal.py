@@ -32,10 +32,14 @@ def show(grid: Grid, missing: bool = True) -> None:
 
 def _blocks(grid: Grid, width: int) -> list[list[int]]:
     """Column numbers, as many together as fit beside the labels."""
-    widths = [max([len(name), *(len(_plain(line.entries[i])) for line in grid.lines)])
-              for i, name in enumerate(grid.columns)]
-    heads = sum(max([len(head), *(len(line.heads[i]) for line in grid.lines)]) + 2
-                for i, head in enumerate(grid.heads))
+    widths = [
+        max([len(name), *(len(_plain(line.entries[i])) for line in grid.lines)])
+        for i, name in enumerate(grid.columns)
+    ]
+    heads = sum(
+        max([len(head), *(len(line.heads[i]) for line in grid.lines)]) + 2
+        for i, head in enumerate(grid.heads)
+    )
     blocks: list[list[int]] = [[]]
     used = heads
     for i, size in enumerate(widths):
