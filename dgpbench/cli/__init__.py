@@ -19,6 +19,7 @@ VERBS = {
     "data": ("dgpbench.data.commands", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.store.show", "finished runs as a table"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
+    "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
     "perf": ("dgpbench.perf.command", "measure training steps beside GPflow, GPflux and GPyTorch"),
     "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
