@@ -20,6 +20,7 @@ VERBS = {
     "show": ("dgpbench.store.show", "finished runs as a table"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
+    "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
     "perf": ("dgpbench.perf.command", "measure training steps beside GPflow, GPflux and GPyTorch"),
     "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),

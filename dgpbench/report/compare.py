@@ -9,7 +9,7 @@ from dgpbench.report.grid import Entry, Grid, Line
 from dgpbench.report.notes import rule_notes, state_notes, title
 from dgpbench.report.numbers import cell_frame, gap_of
 from dgpbench.report.table import Table
-from dgpbench.report.views import ours_entry, published_entry, variant_blocks
+from dgpbench.report.views import ours_entry, published_entry, row_head, variant_blocks
 
 HOW = "difference: ours minus published; in s.e.: over the root of the sum of both squared standard errors"
 ZERO = "a printed error of 0.00 may be anything below 0.005: large ratios say little there"
@@ -41,10 +41,10 @@ def comparison(table: Table) -> Grid:
     ]
     notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0)]
     return Grid(
-        spec.name,
+        f"{spec.name}-compared",
         f"{title(table)}: ours against published",
         spec.units,
-        ("",),
+        (row_head(table),),
         ("model", "splits", "ours", "published", "difference", "in s.e."),
         tuple(lines),
         cell_frame(table),

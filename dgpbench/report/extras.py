@@ -29,7 +29,7 @@ def overview(tables: list[Table], folder: Path) -> Grid:
         f"records from {folder} and its reference/; ours: splits done / expected",
         "dgpbench tables 5.1 prints one; --compare, --stats, --calibration, --frontier, --missing, --format",
     )
-    return plain("Tables", pd.DataFrame(lines), heads=1, notes=notes)
+    return plain("Tables", pd.DataFrame(lines), name="overview", notes=notes)
 
 
 def calibration(table: Table) -> Grid:

@@ -44,6 +44,12 @@ class Grid:
     missing: tuple[str, ...] = ()
     blocks: tuple[Grid, ...] = field(default=())  # smaller tables below: variants
 
+    def textual(self, column: int) -> bool:
+        """Whether a column holds words, to be set to the left."""
+        entries = [line.entries[column] for line in self.lines]
+        empty = all(entry.text == NOTHING for entry in entries)
+        return not empty and all(entry.value is None and not entry.count for entry in entries)
+
 
 def number(value: float | None, spec: str = ".2f") -> str:
     """A number in the table's format; whole below -10, as the thesis prints. Infinities as signs."""

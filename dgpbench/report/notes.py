@@ -6,6 +6,7 @@ from dgpbench.report.published import citations
 from dgpbench.report.rules import NON_GAUSSIAN
 from dgpbench.report.table import Table
 
+SHOWN_FAILURES = 12
 ROUNDED = "published: bold by the same rule on the rounded printed values"
 
 
@@ -48,9 +49,14 @@ def state_notes(table: Table, idle: int) -> list[str]:
             column = cell.place.row if "dataset" in cell.absent else cell.place.column
             reasons.setdefault(cell.absent, []).append(column)
     notes += [f"{', '.join(dict.fromkeys(where))}: {reason}" for reason, where in reasons.items()]
-    notes += [
+    failures = [
         f"{at[0]}, {at[1]}, split {split} {text}"
         for at, cell in table.cells.items()
         for split, text in cell.failed.items()
     ]
-    return notes
+    more = len(failures) - SHOWN_FAILURES
+    return [
+        *notes,
+        *failures[:SHOWN_FAILURES],
+        *([f"and {more} more failures: dgpbench show --failed"] if more > 0 else []),
+    ]

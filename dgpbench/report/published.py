@@ -42,10 +42,13 @@ def frame() -> pd.DataFrame:
     return pd.read_csv(FILE, dtype=text, keep_default_na=False, na_values=numbers)
 
 
-@lru_cache(maxsize=32)
-def _part(source: str, table: str) -> pd.DataFrame:
-    everything = frame()
-    return everything[(everything.source == source) & (everything.table == table)]
+@lru_cache(maxsize=1)
+def _lines() -> dict[tuple[str, str, str], list]:
+    """Lines by source, table and dataset."""
+    found: dict[tuple[str, str, str], list] = {}
+    for line in frame().itertuples(index=False):
+        found.setdefault((line.source, line.table, line.dataset), []).append(line)
+    return found
 
 
 def find(wanted: dict) -> Published | None:
@@ -53,17 +56,16 @@ def find(wanted: dict) -> Published | None:
 
     ValueError if several fit: a spec must name a cell, not a set of them.
     """
-    if "source" not in wanted or "table" not in wanted:
+    if not {"source", "table", "dataset"} <= set(wanted):
         return None
-    lines = _part(wanted["source"], wanted["table"])
-    for key in KEYS[2:]:
-        if key in wanted:
-            lines = lines[lines[key] == wanted[key]]
+    given = [(key, wanted[key]) for key in KEYS[3:] if key in wanted]
+    lines = _lines().get(tuple(wanted[key] for key in KEYS[:3]), [])
+    lines = [line for line in lines if all(getattr(line, key) == value for key, value in given)]
     if len(lines) > 1:
         raise ValueError(f"{len(lines)} published cells fit {wanted}")
-    if not len(lines):
+    if not lines:
         return None
-    line = lines.iloc[0]
+    line = lines[0]
     error = None if line.stderr != line.stderr else float(line.stderr) / wanted.get("error_divisor", 1)
     return Published(float(line.value), error, line.confidence, line.note, line.source, line.table)
 

@@ -71,6 +71,8 @@ def friedman(wide: pd.DataFrame) -> float | None:
 
     if wide.shape[1] < 3 or len(wide) < 2:
         return None
+    if (wide.nunique(axis=1) == 1).all():
+        return None  # nothing but ties
     return float(friedmanchisquare(*(wide[column] for column in wide)).pvalue)
 
 

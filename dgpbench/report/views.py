@@ -40,7 +40,7 @@ def side_by_side(table: Table, show: str = "both") -> Grid:
         spec.name,
         title(table),
         spec.units,
-        ("", ""),
+        (row_head(table), ""),
         spec.columns,
         tuple(lines),
         cell_frame(table),
@@ -48,6 +48,11 @@ def side_by_side(table: Table, show: str = "both") -> Grid:
         tuple(commands.summary(table.cells.values())),
         variant_blocks(table),
     )
+
+
+def row_head(table: Table) -> str:
+    """What the rows are: datasets, unless they are something else of one dataset."""
+    return "dataset" if len({place.dataset for place in table.spec.places.values()}) > 1 else ""
 
 
 def _has(table: Table, row: str, side: str) -> bool:

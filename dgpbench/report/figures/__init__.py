@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 import yaml
 
@@ -14,7 +15,7 @@ from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.cells import Records
 from dgpbench.report.figures.picture import Nothing, Picture
-from dgpbench.report.table import build
+from dgpbench.report.table import Table, build
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
 from dgpbench.suggest import did_you_mean
@@ -49,11 +50,21 @@ def find(name: str) -> FigureSpec:
     return known[name]
 
 
-def make(spec: FigureSpec, units: Sequence[Unit], words: Sequence[str] = ()) -> Picture:
-    """The picture of a figure from these records; raises Nothing, with the reason, if there is none."""
+def make(
+    spec: FigureSpec,
+    units: Sequence[Unit],
+    words: Sequence[str] = (),
+    tables: Mapping[str, Table] = MappingProxyType({}),
+) -> Picture:
+    """The picture of a figure from these records; raises Nothing, with the reason, if there is none.
+
+    `words` choose among the records in place of the figure's own; `tables` are those built already.
+    """
     module = importlib.import_module(f"dgpbench.report.figures.{spec.kind}")
     if words:
         spec = replace(spec, title=f"{spec.title} [{' '.join(words)}]")
+    if spec.table in tables and not words:
+        return module.picture(spec, tables[spec.table])
     if spec.table:
         chosen = select(units, words) if words else units
         return module.picture(spec, build(specs.load(spec.table), Records(chosen)))

@@ -25,15 +25,15 @@ def picture(spec, table: Table) -> Picture:
     def paint(figure, theme):
         axes = panels(figure, rows, columns, sharex=True, sharey=True)
         for place, name in zip(axes.flat, names, strict=False):
-            place.plot([0, 1], [0, 1], color=theme["faint"], lw=2, zorder=0)
+            place.axhline(0, color=theme["faint"], lw=2, zorder=0)
             for model, part in data[data.dataset == name].groupby("model", sort=False):
                 colour = theme["colours"][models.index(model) % len(theme["colours"])]
-                place.plot(part.level, part.share, ".-", color=colour, lw=1, label=model)
+                place.plot(part.level, part.share - part.level, ".-", color=colour, lw=1, label=model)
             place.set_title(name, loc="left")
             place.set_xlabel("level")
         for place in axes.flat[len(names) :]:
             place.set_visible(False)
-        axes[0, 0].set_ylabel("share of PIT values below")
+        figure.supylabel("share of PIT values below, minus the level", fontsize=8)
         found = {
             label: handle
             for place in axes.flat
@@ -41,8 +41,8 @@ def picture(spec, table: Table) -> Picture:
         }
         figure.legend(found.values(), found.keys(), loc="outside lower right", ncols=min(6, len(found)))
 
-    notes = ("mean over splits; the diagonal is calibrated; flat ends: too wide, steep ends: too narrow",)
-    return Picture(spec.name, spec.title, data, paint, (2.5 * columns + 0.6, 2.6 * rows + 0.8), notes)
+    notes = ("mean over splits; 0 is calibrated; down then up: too wide, up then down: too narrow",)
+    return Picture(spec.name, spec.title, data, paint, (2.5 * columns + 0.6, 2.2 * rows + 0.8), notes)
 
 
 def curves(table: Table) -> pd.DataFrame:

@@ -32,7 +32,7 @@ class Kept:
 def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]:
     """By dataset, and notes on what was left out. Of each config the lowest split that has draws is taken."""
     found: dict[str, dict[str, Kept]] = {}
-    notes: list[str] = []
+    lacking: dict[str, str] = {}
     for unit in sorted(units, key=lambda u: (u.record["dataset"], u.record["split"], u.record["seed"])):
         record = unit.record
         taken = found.setdefault(record["dataset"], {})
@@ -41,11 +41,12 @@ def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]
         try:
             columns = read.draws(unit)
         except UserError as error:
-            notes.append(str(error))
+            lacking.setdefault(f"{record['dataset']} {_label(record)}", str(error))
             continue
         first = columns["output"] == 0
         parts = (columns[name][first] for name in ("x", "y", "draws", "row"))
         taken[record["config_key"]] = Kept(record["dataset"], _label(record), unit, *parts)
+    notes = [f"{name} is left out: {reason}" for name, reason in lacking.items() if not _has(found, name)]
     ordered = {name: _distinct(list(taken.values())) for name, taken in found.items() if taken}
     if not ordered:
         raise Nothing(
@@ -58,6 +59,10 @@ def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]
             notes.append(f"{name}: left out {left}; choose with field=value")
             ordered[name] = runs[:MOST]
     return ordered, notes
+
+
+def _has(found: dict[str, dict[str, Kept]], name: str) -> bool:
+    return any(f"{run.dataset} {run.label}" == name for taken in found.values() for run in taken.values())
 
 
 def _columns() -> dict[str, str]:

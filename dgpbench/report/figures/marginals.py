@@ -16,6 +16,9 @@ def picture(spec, units) -> Picture:
     rows, width = list(found), max(len(runs) for runs in found.values())
     data = pd.concat([marginals(run) for runs in found.values() for run in runs], ignore_index=True)
 
+    peaks = data.groupby(["dataset", "model", "row"]).density.max().groupby("dataset").quantile(0.98)
+    top = {name: max(0.5, min(1.5, 1.05 * peaks[name])) for name in rows}
+
     def paint(figure, theme):
         from matplotlib import colormaps
 
@@ -25,7 +28,7 @@ def picture(spec, units) -> Picture:
         for i, name in enumerate(rows):
             for j, run in enumerate(found[name]):
                 part = data[(data.dataset == name) & (data.model == run.label)]
-                _panel(axes[i, j], part, colormaps["viridis"], theme)
+                _panel(axes[i, j], part, top[name], colormaps["viridis"], theme)
                 axes[i, j].set_title(run.label, loc="left")
             axes[i, 0].set_ylabel(f"{name}\ndensity")
 
@@ -69,7 +72,7 @@ def marginals(run: Kept) -> pd.DataFrame:
     )
 
 
-def _panel(axes, part: pd.DataFrame, colours, theme: dict) -> None:
+def _panel(axes, part: pd.DataFrame, top: float, colours, theme: dict) -> None:
     from matplotlib.collections import LineCollection
 
     axes.set_visible(True)
@@ -80,5 +83,5 @@ def _panel(axes, part: pd.DataFrame, colours, theme: dict) -> None:
     axes.add_collection(LineCollection(curves, colors=colours(rank), linewidths=0.6, alpha=0.7))
     axes.plot(GRID, np.exp(-0.5 * GRID**2) / np.sqrt(2 * np.pi), ":", color=theme["ink"], lw=1.2)
     axes.set_xlim(GRID[0], GRID[-1])
-    axes.set_ylim(0, max(0.5, min(1.5, 1.05 * np.quantile(lines.max(1), 0.98))))
+    axes.set_ylim(0, top)
     axes.set_xlabel("standardised y")

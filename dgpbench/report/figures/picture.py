@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-
-from dgpbench.errors import UserError
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f")
 DARK_COLOURS = ("#56b4e9", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#8fd3ff", "#b79ae0", "#b0b0b0")
@@ -35,7 +34,7 @@ class Picture:
 
     def image(self, kind: str = "png", theme: str = "light", dpi: int = 150) -> bytes:
         """The picture in a file format of matplotlib."""
-        matplotlib = _matplotlib()
+        import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
@@ -44,7 +43,8 @@ class Picture:
             figure = Figure(figsize=self.size, layout="constrained")
             FigureCanvasAgg(figure)
             self.paint(figure, colours)
-            figure.suptitle(self.title, fontsize=11, x=0.01, ha="left")
+            title = textwrap.fill(self.title, int(11 * self.size[0]))
+            figure.suptitle(title, fontsize=11, x=0.01, ha="left")
             buffer = io.BytesIO()
             stamp = {"CreationDate": None} if kind == "pdf" else {"Software": None}
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=stamp)
@@ -69,14 +69,6 @@ def put(path: Path, content: bytes) -> Path:
 def panels(figure, rows: int, columns: int, **fields):
     """A grid of axes that is always two-dimensional."""
     return figure.subplots(rows, columns, squeeze=False, **fields)
-
-
-def _matplotlib():
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError("figures need matplotlib; pip install 'dgpbench[figures]'") from None
-    return matplotlib
 
 
 def _style(theme: dict) -> dict:

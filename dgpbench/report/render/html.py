@@ -6,12 +6,16 @@ from html import escape
 
 from dgpbench.report.grid import Entry, Grid, Line
 
+PROSE = 40  # characters; longer texts are wrapped
+
 
 def render(grid: Grid) -> str:
     heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in grid.heads)
-    heads += "".join(f'<th scope="col" class="n">{escape(name)}</th>' for name in grid.columns)
-    body = "\n".join(_line(line) for line in grid.lines if line.kind != "footer")
-    foot = "\n".join(_line(line) for line in grid.lines if line.kind == "footer")
+    for i, name in enumerate(grid.columns):
+        heads += f'<th scope="col"{"" if grid.textual(i) else " class=n"}>{escape(name)}</th>'
+    texts = [grid.textual(i) for i in range(len(grid.columns))]
+    body = "\n".join(_line(line, texts) for line in grid.lines if line.kind != "footer")
+    foot = "\n".join(_line(line, texts) for line in grid.lines if line.kind == "footer")
     notes = "".join(f"<li>{escape(note)}</li>" for note in grid.notes)
     missing = "".join(f"<li>{_command(text)}</li>" for text in grid.missing)
     return "\n".join(
@@ -34,12 +38,13 @@ def render(grid: Grid) -> str:
     )
 
 
-def _line(line: Line) -> str:
+def _line(line: Line, texts: list[bool]) -> str:
     labels = "".join(f'<th scope="row">{escape(text)}</th>' for text in line.heads)
-    return f'<tr class="{line.kind}">{labels}{"".join(_cell(entry) for entry in line.entries)}</tr>'
+    cells = "".join(_cell(entry, words) for entry, words in zip(line.entries, texts, strict=True))
+    return f'<tr class="{line.kind}">{labels}{cells}</tr>'
 
 
-def _cell(entry: Entry) -> str:
+def _cell(entry: Entry, words: bool) -> str:
     marks = [
         name
         for name, on in (
@@ -47,6 +52,8 @@ def _cell(entry: Entry) -> str:
             ("italic", entry.italic),
             ("doubtful", entry.doubtful),
             ("failed", "failed" in entry.count),
+            ("text", words),
+            ("prose", len(entry.text) > PROSE),
         )
         if on
     ]

@@ -58,8 +58,7 @@ def _table(grid: Grid, columns: list[int]):
     for head in grid.heads:
         table.add_column(head, no_wrap=True)
     for i in columns:
-        textual = all(line.entries[i].value is None and not line.entries[i].count for line in grid.lines)
-        table.add_column(grid.columns[i], justify="left" if textual else "right", no_wrap=True)
+        table.add_column(grid.columns[i], justify="left" if grid.textual(i) else "right", no_wrap=True)
     for line in grid.lines:
         style = {"published": "dim", "footer": "cyan"}.get(line.kind, "")
         table.add_row(*line.heads, *(_text(line.entries[i]) for i in columns), style=style)
