@@ -27,6 +27,7 @@ VERBS = {
     "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
 }
 COMPLETE = "_complete"
+WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
 FILE_ERRORS = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.ENOTDIR)
 
 
@@ -92,7 +93,7 @@ def _run_verb(verb: str, argv: list[str]) -> int:
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))
     args, rest = parser.parse_known_args(argv)
-    words = next((getattr(args, name) for name in ("overrides", "filters") if hasattr(args, name)), None)
+    words = next((getattr(args, name) for name in WORDS if hasattr(args, name)), None)
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")

@@ -49,8 +49,23 @@ def test_counts_of_done_failed_missing_and_records_without_the_metric():
     assert cell.failed == {2: "diverged: not finite: bound"}
     assert cell.lacking == [3]
     assert cell.missing == list(range(4, 20))
-    assert missing([cell])[0] == "dgpbench run experiment=dsvi2017_sgp dataset=boston split=4"
-    assert len(missing([cell])) == 16
+
+
+def test_commands_of_what_is_missing(monkeypatch):
+    cells = table_of(units(GP, "boston", [-2.0, -2.5])).cells
+    lacking = [cells["boston", "SGP"], cells["energy", "SGP"]]
+    monkeypatch.setattr("dgpbench.report.commands.can_sweep", lambda: False)
+    assert missing(lacking)[0] == "dgpbench run experiment=dsvi2017_sgp dataset=boston split=2"
+    assert len(missing(lacking)) == 18 + 20
+    monkeypatch.setattr("dgpbench.report.commands.can_sweep", lambda: True)
+    assert missing(lacking) == ["dgpbench sweep experiment=dsvi2017_sgp dataset=boston,energy"]
+    few = units(GP, "boston", [-2.0, -2.5, None] + [-2.0] * 17)
+    (command,) = missing([table_of(few).cells["boston", "SGP"]])
+    assert command == "dgpbench sweep experiment=dsvi2017_sgp dataset=boston split=2"
+    single = table_of([], "2.3").cells["year", "SGP"]
+    assert missing([single]) == [
+        "dgpbench sweep experiment=dsvi2017_sgp budget.steps=100000 dataset=song split=0"
+    ]
 
 
 def test_seeds_of_one_split_count_once_with_their_mean():
@@ -96,9 +111,7 @@ def test_a_single_split_table_takes_split_0_and_its_overrides():
     absent = table.cells["airline", "SGP"]
     assert absent.absent == "no dataset airline in the catalogue" and absent.published.value == -4.66
     other = table.cells["year", "SGP 500"]
-    assert missing([other]) == [
-        "dgpbench run experiment=dsvi2017_sgp500 dataset=song budget.steps=100000 split=0"
-    ]
+    assert other.missing == [0]
 
 
 def test_an_experiment_that_does_not_exist_says_so_and_keeps_the_published_number():

@@ -51,7 +51,8 @@ def test_the_first_command_shows_ours_beside_the_published(capsys):
     assert "3/20" in line and line.count("-3.18 (0.02)") == 2
 
 
-def test_table_in_the_terminal(capsys, results):
+def test_table_in_the_terminal(capsys, results, monkeypatch):
+    monkeypatch.setattr("dgpbench.report.commands.can_sweep", lambda: False)
     out = run(capsys, "S7", "--results", results)
     ours = next(x for x in out.splitlines() if x.startswith("boston"))
     assert "-2.30 (0.06) 3/20" in ours and "-2.05 (0.05) 2/20, 1 failed" in ours and "– 0/20" in ours
@@ -75,7 +76,8 @@ def test_table_in_the_terminal(capsys, results):
     assert len(lines) > 4 and max(map(len, lines)) <= 90  # blocks of columns, nothing wrapped
 
 
-def test_missing_prints_commands_only(capsys, results):
+def test_missing_prints_commands_only(capsys, results, monkeypatch):
+    monkeypatch.setattr("dgpbench.report.commands.can_sweep", lambda: False)
     commands = run(capsys, "S7", "--missing", "--results", results).splitlines()
     assert len(commands) == 7 * 8 * 20 - 6 and len(set(commands)) == len(commands)
     assert all(command.startswith("dgpbench run experiment=dsvi2017_") for command in commands)

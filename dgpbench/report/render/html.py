@@ -70,5 +70,5 @@ def _cell(entry: Entry, words: bool) -> str:
 
 
 def _command(text: str) -> str:
-    label, _, command = text.partition("e.g. ")
-    return f"{escape(label)}e.g. <code>{escape(command)}</code>" if command else escape(text)
+    before, found, command = text.partition("dgpbench ")
+    return f"{escape(before)}<code>{escape(found + command)}</code>"
