@@ -9,6 +9,7 @@ from pathlib import Path
 
 FORMATS = ("table", "markdown", "csv", "latex", "html")
 SHOW = ("both", "ours", "published")
+VIEWS = ("compare", "stats", "against", "calibration", "frontier", "show", "variant")  # of named tables
 
 
 def add_parser(subparsers) -> None:
@@ -18,13 +19,15 @@ def add_parser(subparsers) -> None:
         description="Rebuild the papers' tables from records, ours beside the published numbers. Without "
         "a name: which tables there are, how far each has been run, and ours against published.",
     )
-    parser.add_argument("names", nargs="*", metavar="TABLE", help="such as 5.1, S7, 2.4, matthews4.3; or all")
+    parser.add_argument(
+        "names", nargs="*", metavar="TABLE", help="such as 5.1, S7, matthews4.3; all; or your own file.yaml"
+    )
     parser.add_argument(
         "--compare",
         action="store_true",
         help="one line per cell: ours, published, difference in combined standard errors",
     )
-    parser.add_argument("--show", choices=SHOW, default="both", help="whose numbers (default: both)")
+    parser.add_argument("--show", choices=SHOW, help="whose numbers (default: both, side by side)")
     parser.add_argument(
         "--variant",
         action="append",
@@ -70,6 +73,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.report import specs
     from dgpbench.report.load import load_tables
 
+    _check(args)
     folder = results_folder(args)
     names = specs.names() if "all" in args.names else args.names
     tables = load_tables(names or specs.names(), folder, not args.no_reference, args.variant if names else ())
@@ -84,12 +88,23 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what would be ignored."""
+    from dgpbench.errors import UserError
+
+    given = [name for name in VIEWS if getattr(args, name)]
+    if given and not args.names:
+        raise UserError(f"--{given[0]} needs a table, e.g. dgpbench tables S7 --{given[0]}; or the word all")
+    if args.missing and ({*given} - {"variant"} or args.format != "table"):
+        raise UserError("--missing prints commands and nothing else; leave the other views and --format out")
+
+
 def _grids(table, args: argparse.Namespace) -> list:
     from dgpbench.report.compare import comparison
     from dgpbench.report.views import side_by_side
 
     grids = []
-    if args.stats:
+    if args.stats or args.against:
         from dgpbench.report.significance import significance_grids
 
         grids += significance_grids(table, args.against)
@@ -103,7 +118,9 @@ def _grids(table, args: argparse.Namespace) -> list:
         grids.append(frontier(table))
     if args.compare:
         grids.append(comparison(table))
-    return grids or [side_by_side(table, args.show)]
+    if args.show or not grids:
+        grids.append(side_by_side(table, args.show or "both"))
+    return grids
 
 
 def _overview(tables: list, folder: Path) -> list:
@@ -129,4 +146,9 @@ def _print(grids: list, name: str) -> None:
         return
     from dgpbench.report.render import render
 
-    sys.stdout.write("\n".join(render(grid, name) for grid in grids))
+    texts = [render(grid, name) for grid in grids]
+    if name == "csv" and len({text.partition("\n")[0] for text in texts}) == 1:  # one table under one head
+        texts = [texts[0], *(text.partition("\n")[2] for text in texts[1:])]
+        sys.stdout.write("".join(texts))
+    else:
+        sys.stdout.write("\n".join(texts))

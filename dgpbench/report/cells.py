@@ -155,6 +155,8 @@ def by_split(
     for unit in units:
         record = unit.record
         value = record["metrics"].get(metric or place.metric)
+        if record["status"] == "interrupted":
+            continue  # goes on when its command is given again: missing, not failed
         if record["status"] != "done":
             failed[record["split"]] = f"{record['status']}: {record['reason'] or 'no reason recorded'}"
         elif value is None:

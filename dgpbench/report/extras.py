@@ -26,9 +26,7 @@ def overview(tables: list[Table], folder: Path) -> Grid:
         for t in tables
     ]
     empty = not any(cell.units for table in tables for cell in table.cells.values())
-    begin = (
-        "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"
-    )
+    begin = "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"
     notes = (
         *((begin,) if empty else ()),
         f"records from {folder} and its reference/; ours: splits done / expected",

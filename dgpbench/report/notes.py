@@ -12,8 +12,8 @@ ROUNDED = "published: bold by the same rule on the rounded printed values"
 
 def title(table: Table) -> str:
     spec = table.spec
-    about = "; ".join(spec.variants[name]["about"] for name in spec.chosen)
-    return f"{spec.title} [{', '.join(spec.chosen)}: {about}]" if about else spec.title
+    named = [f"{name}: {spec.variants[name].get('about', 'variant')}" for name in spec.chosen]
+    return f"{spec.title} [{'; '.join(named)}]" if named else spec.title
 
 
 def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
@@ -33,7 +33,7 @@ def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
     errors = {c.place.published.get("error") for c in table.cells.values() if c.published} - {None}
     notes += [f"published error: {text}, turned into a standard error" for text in sorted(errors)]
     if spec.source:
-        notes.append(f"published: {citations()[spec.source]}")
+        notes.append(f"published: {citations().get(spec.source, spec.source)}")
     return notes
 
 
@@ -46,7 +46,7 @@ def state_notes(table: Table, idle: int) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for cell in table.cells.values():
         if cell.absent:
-            column = cell.place.row if "dataset" in cell.absent else cell.place.column
+            column = cell.place.row if cell.absent.startswith("no dataset") else cell.place.column
             reasons.setdefault(cell.absent, []).append(column)
     notes += [f"{', '.join(dict.fromkeys(where))}: {reason}" for reason, where in reasons.items()]
     failures = [

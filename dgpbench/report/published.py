@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dgpbench.errors import UserError
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -54,7 +56,7 @@ def _lines() -> dict[tuple[str, str, str], list]:
 def find(wanted: dict) -> Published | None:
     """The one line that fits `wanted` (fields of KEYS; `error` and `error_divisor` say what +- is).
 
-    ValueError if several fit: a spec must name a cell, not a set of them.
+    UserError if several fit: a spec must name a cell, not a set of them.
     """
     if not {"source", "table", "dataset"} <= set(wanted):
         return None
@@ -62,7 +64,9 @@ def find(wanted: dict) -> Published | None:
     lines = _lines().get(tuple(wanted[key] for key in KEYS[:3]), [])
     lines = [line for line in lines if all(getattr(line, key) == value for key, value in given)]
     if len(lines) > 1:
-        raise ValueError(f"{len(lines)} published cells fit {wanted}")
+        raise UserError(
+            f"{len(lines)} published cells fit {wanted}; name one, by model, inference, metric or n"
+        )
     if not lines:
         return None
     line = lines[0]

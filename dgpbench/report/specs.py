@@ -73,6 +73,17 @@ class Spec:
     chosen: tuple[str, ...] = ()  # variants in force
 
 
+PUBLISHED_FIELDS = {
+    "source",
+    "table",
+    "dataset",
+    "model",
+    "inference",
+    "metric",
+    "n",
+    "error",
+    "error_divisor",
+}
 OWN_FIELDS = {
     "title",
     "units",
@@ -99,22 +110,37 @@ def names() -> list[str]:
 
 
 def load(name: str, variants: Sequence[str] = ()) -> Spec:
-    """The spec of a table by its name, with the named variants in force."""
-    known = {stem.lower(): stem for stem in names()}
-    if name.lower() not in known:
-        raise UserError(
-            f"no table '{name}'{did_you_mean(name, known.values())}; `dgpbench tables` lists them"
-        )
-    stem = known[name.lower()]
-    spec = parse(stem, yaml.safe_load((FOLDER / f"{stem}.yaml").read_text(encoding="utf-8")))
+    """The spec of a table by its name, or from a user's own yaml file, with the named variants in force."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else _packaged(name)
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read the table {path}: {' '.join(str(error).split())}") from None
+    spec = parse(path.stem, tree)
     for variant in variants:
         spec = _with_variant(spec, variant)
     return spec
 
 
+def _packaged(name: str) -> Path:
+    known = {stem.lower(): stem for stem in names()}
+    if name.lower() not in known:
+        hint = did_you_mean(name, known.values())
+        raise UserError(
+            f"no table '{name}'{hint}; `dgpbench tables` lists them, or name a yaml file of your own"
+        )
+    return FOLDER / f"{known[name.lower()]}.yaml"
+
+
 def parse(name: str, tree: dict[str, Any]) -> Spec:
-    """A spec from its yaml tree; UserError where a field is unknown."""
+    """A spec from its yaml tree; UserError where a field is unknown or one that is needed is missing."""
+    if not isinstance(tree, dict):
+        raise UserError(f"table {name}: the file must hold fields such as title, rows and columns")
+    for key, kind in (("title", str), ("units", str), ("rows", list), ("columns", list)):
+        if not isinstance(tree.get(key), kind) or not tree[key]:
+            raise UserError(f"table {name}: {key} is missing or not a {'list' if kind is list else 'text'}")
     _known(f"table {name}", tree, OWN_FIELDS | set(CELL_FIELDS))
+    _known(f"table {name}, published", tree.get("published", {}), PUBLISHED_FIELDS)
     base = {key: value for key, value in tree.items() if key in CELL_FIELDS}
     published = tree.get("published", {})
     rows = [_axis(name, entry) for entry in tree["rows"]]
@@ -129,7 +155,7 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
     rest = {key: tree[key] for key in OWN_FIELDS - {"rows", "columns", "published"} if key in tree}
     for key in ("footers", "notes"):
         rest[key] = tuple(rest.get(key, ()))
-    return Spec(
+    spec = Spec(
         name=name,
         places=places,
         source=published.get("source"),
@@ -137,12 +163,35 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
         columns=tuple(c["label"] for c in columns),
         **rest,
     )
+    _consistent(spec)
+    return spec
+
+
+def _consistent(spec: Spec) -> None:
+    """UserError where fields do not fit together."""
+    choices = {
+        "bold": ({spec.bold}, ("row", "column", "none")),
+        "better": ({place.better for place in spec.places.values()}, ("higher", "lower")),
+        "footers": (set(spec.footers), ("median_difference", "ranks")),
+        "baseline": ({spec.baseline} - {None}, spec.columns),
+    }
+    for name, (given, allowed) in choices.items():
+        if given - set(allowed):
+            raise UserError(f"table {spec.name}: {name} must be one of: {', '.join(allowed)}")
+    if "median_difference" in spec.footers and not spec.baseline:
+        raise UserError(
+            f"table {spec.name}: the footer median_difference needs a baseline, one of its columns"
+        )
 
 
 def _axis(name: str, entry: str | dict) -> dict:
+    if not isinstance(entry, str | dict):
+        raise UserError(f"table {name}: '{entry}' is neither a dataset nor a mapping such as {{label: ...}}")
     entry = {"dataset": entry} if isinstance(entry, str) else dict(entry)
-    entry.setdefault("label", entry.get("dataset"))
+    if not entry.setdefault("label", entry.get("dataset")):
+        raise UserError(f"table {name}: {entry} needs a label")
     _known(f"table {name}, {entry['label']}", entry, {"label", "published", *CELL_FIELDS})
+    _known(f"table {name}, {entry['label']}", entry.get("published") or {}, PUBLISHED_FIELDS)
     return entry
 
 

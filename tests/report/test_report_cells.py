@@ -1,5 +1,7 @@
 """Which records a cell takes, and what it counts: checked on hand-made records."""
 
+from pathlib import Path
+
 import pytest
 from report_units import config, data_hash, record, unit, units, write
 
@@ -12,7 +14,8 @@ from dgpbench.report.load import load_tables, tables_of
 from dgpbench.report.table import build
 from dgpbench.store.scan import scan
 
-GP, DEEP = "dsvi2017_sgp", "dsvi2017_dgp2"
+ROOT = Path(__file__).resolve().parents[2]
+GP = "dsvi2017_sgp"
 
 
 def table_of(found, name="S7", variants=()):
@@ -44,6 +47,7 @@ def test_counts_of_done_failed_missing_and_records_without_the_metric():
     found = units(GP, "boston", [-2.0, -2.5])
     found.append(unit(GP, "boston", 2, status="diverged", reason="not finite: bound"))
     found.append(unit(GP, "boston", 3, {"test_rmse": 1.0}))
+    found.append(unit(GP, "boston", 4, status="interrupted", reason="stopped by signal 15"))
     cell = table_of(found).cells["boston", "SGP"]
     assert cell.count == "2/20, 1 failed"
     assert cell.failed == {2: "diverged: not finite: bound"}
@@ -166,7 +170,34 @@ def test_unknown_tables_and_variants_are_refused_with_the_nearest():
     with pytest.raises(UserError, match="no variant 'exakt'; did you mean 'exact'"):
         specs.load("5.1", ["exakt"])
     with pytest.raises(UserError, match="unknown field 'metrc'"):
-        specs.parse("t", {"title": "t", "units": "u", "metrc": "x", "rows": ["a"], "columns": []})
+        specs.parse(
+            "t", {"title": "t", "units": "u", "metrc": "x", "rows": ["a"], "columns": [{"label": "b"}]}
+        )
+    tree = {"title": "t", "units": "u", "rows": ["boston"], "columns": [{"label": "b"}]}
+    with pytest.raises(UserError, match="baseline must be one of: b"):
+        specs.parse("t", {**tree, "baseline": "c"})
+    with pytest.raises(UserError, match="unknown field 'modle'; did you mean 'model'"):
+        specs.parse("t", {**tree, "columns": [{"label": "b", "published": {"modle": "x"}}]})
+    several = {**tree, "published": {"source": "salimbeni2017dsvi", "table": "S7"}}
+    with pytest.raises(UserError, match="9 published cells fit"):
+        build(specs.parse("t", {**several, "columns": [{"label": "b", "published": {}}]}), Records([]))
+    with pytest.raises(UserError, match="columns is missing"):
+        specs.parse("t", {"title": "t", "units": "u", "rows": ["a"]})
+    with pytest.raises(UserError, match="cannot read the table none.yaml"):
+        specs.load("none.yaml")
+
+
+def test_the_own_table_of_the_docs(tmp_path):
+    text = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    path = tmp_path / "depth.yaml"
+    path.write_text(text.split("```yaml\n")[1].split("```")[0])
+    found = units(GP, "energy", [-1.0, -2.0]) + units(
+        GP, "energy", [-1.5], overrides=["model.num_inducing=50"]
+    )
+    table = build(specs.load(str(path)), Records(found))
+    assert table.cells["energy", "SGP"].values == {0: -1.0, 1: -2.0}
+    assert table.cells["energy", "SGP M=50"].values == {0: -1.5}
+    assert table.variants == []
 
 
 def test_every_spec_names_things_that_can_be_had():

@@ -76,7 +76,8 @@ def _label(record: dict) -> str:
         return named[record["experiment"]]
     if record["experiment"]:
         return " ".join([record["experiment"], *(text.partition(" (")[0] for text in record["deviations"])])
-    model = record["model"].upper().replace("_", "-")
+    model = record["model"].replace("_", "-")
+    model = model.upper() if {"gp", "lv"} & set(model.split("-")) else model
     return f"{model} {record['inference'].upper()}" if "LV" in model else model
 
 

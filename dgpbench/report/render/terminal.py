@@ -76,5 +76,5 @@ def _text(entry: Entry):
     style = " ".join(name for name, on in (("bold", entry.bold), ("italic", entry.italic)) if on)
     text = Text(entry.text + ("?" if entry.doubtful else ""), style=style)
     if entry.count:
-        text.append(f" {entry.count}".rjust(1), style="dim not bold not italic")
+        text.append(f" {entry.count}", style="dim not bold not italic")
     return text
