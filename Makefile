@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install run test test-fast test-browser lint perf perf-envs clean
+.PHONY: help venv install run test test-fast lint perf perf-envs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -39,9 +39,6 @@ test: $(STAMP)  ## run all tests; ARGS are passed to pytest
 test-fast: $(STAMP)  ## run the tests but those marked slow
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-test-browser: $(STAMP)  ## the report page in headless Chromium (Debian: apt-get install chromium chromium-driver)
-	@$(BIN)/python -m pytest tests/browser/check_report.py $(ARGS)
-
 lint: $(STAMP)  ## check style
 	@$(BIN)/ruff check .
 
@@ -60,6 +57,10 @@ perf-envs: $(STAMP)  ## make the peers' environments in .perf-envs (or DGPBENCH_
 	  $(PERF_ENVS)/$(peer)/bin/python -m pip install -qq --disable-pip-version-check $(PEER_$(peer)) && \
 	  touch $(PERF_ENVS)/$(peer)/.installed; \
 	} || echo "note: $(peer) cannot be installed (see above): measured without it" >&2;) :
+
+.PHONY: test-browser
+test-browser: $(STAMP)  ## the report page in headless Chromium (Debian: apt-get install chromium chromium-driver)
+	@$(BIN)/python -m pytest tests/browser/check_report.py $(ARGS)
 
 clean:  ## remove .venv and build products; datasets/ and results/ stay
 	@rm -rf $(VENV) build dist .ruff_cache .pytest_cache *.egg-info
