@@ -31,7 +31,9 @@ def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
     if any(c.published and c.published.doubtful for c in table.cells.values()):
         notes.append("?: doubtful reading of a damaged copy; shown, never compared with")
     errors = {c.place.published.get("error") for c in table.cells.values() if c.published} - {None}
-    notes += [f"published error: {text}, turned into a standard error" for text in sorted(errors)]
+    notes += [
+        f"published error: {text}; comparisons turn it into a standard error" for text in sorted(errors)
+    ]
     if spec.source:
         notes.append(f"published: {citations().get(spec.source, spec.source)}")
     return notes

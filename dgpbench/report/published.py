@@ -20,9 +20,10 @@ DOUBTFUL = "ocr-doubtful"
 
 @dataclass(frozen=True)
 class Published:
-    """A printed number. `error` is what follows +-, made a standard error where the source says how."""
+    """A printed number with what follows +-, and that as a standard error where the source says how."""
 
     value: float
+    printed_error: float | None
     error: float | None
     confidence: str
     note: str
@@ -70,8 +71,9 @@ def find(wanted: dict) -> Published | None:
     if not lines:
         return None
     line = lines[0]
-    error = None if line.stderr != line.stderr else float(line.stderr) / wanted.get("error_divisor", 1)
-    return Published(float(line.value), error, line.confidence, line.note, line.source, line.table)
+    printed = None if line.stderr != line.stderr else float(line.stderr)
+    error = None if printed is None else printed / wanted.get("error_divisor", 1)
+    return Published(float(line.value), printed, error, line.confidence, line.note, line.source, line.table)
 
 
 @lru_cache(maxsize=1)

@@ -108,7 +108,7 @@ def published_entry(found: Published | None, bold: bool, fmt: str, floor: float 
         return Entry()
     detail = (f"{found.source}, table {found.table}: {found.confidence}", found.note)
     return Entry(
-        _clipped(found.value, found.error, fmt, floor),
+        _clipped(found.value, found.printed_error, fmt, floor),
         "",
         bold,
         False,

@@ -135,7 +135,11 @@ def test_an_experiment_that_does_not_exist_says_so_and_keeps_the_published_numbe
 def test_scaled_metrics_and_halved_intervals():
     table = table_of([], "matthews4.3")
     cell = table.cells["thyroid", "KL"]
-    assert cell.place.scale == -1 and cell.published.value == 0.11 and cell.published.error == 0.025
+    assert (
+        cell.place.scale == -1
+        and cell.published.value == 0.11
+        and (cell.published.printed_error, cell.published.error) == (0.05, 0.025)
+    )
 
 
 def test_corrupt_old_and_duplicated_records_are_named_and_the_rest_stands(tmp_path, capsys):

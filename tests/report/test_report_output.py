@@ -165,6 +165,7 @@ def test_latex_compiles(results, tmp_path):
 
 
 def test_latex_escapes():
+    assert escape("see --variant – x") == "see -{}-variant -- x"
     assert (
         escape("a_b & 5% {x} ~ ^ \\")
         == r"a\_b \& 5\% \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{}"

@@ -165,7 +165,9 @@ def _provenance(units: Sequence[Unit]) -> str:
         "status": _counted(record["status"] for record in records),
         "finished": _span([record["finished"] for record in records]),
         "git commit": _counted((record["git_commit"] or "unknown")[:10] for record in records),
-        "device": _counted(f"{record['device']}, {record['threads']} threads" for record in records),
+        "device": _counted(
+            f"{record['device']}, threads: {record['threads'] or 'not recorded'}" for record in records
+        ),
         **{
             name: _counted(record["versions"].get(name, "unknown") for record in records)
             for name in sorted({key for record in records for key in record["versions"]})

@@ -18,6 +18,7 @@ SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "–": "--",
+    "\u200b": "{}",
     "∞": r"$\infty$",
     "`": r"\textasciigrave{}",
     "|": r"\textbar{}",
@@ -26,7 +27,8 @@ WIDE = 6  # columns; more are scaled to the width of the text
 
 
 def render(grid: Grid) -> str:
-    shape = "l" * len(grid.heads) + "r" * len(grid.columns)
+    sides = ("l" if grid.textual(i) else "r" for i in range(len(grid.columns)))
+    shape = "l" * len(grid.heads) + "".join(sides)
     body = [
         rf"\begin{{tabular}}{{{shape}}}",
         r"\toprule",
@@ -41,8 +43,10 @@ def render(grid: Grid) -> str:
     body += [r"\bottomrule", r"\end{tabular}"]
     if len(grid.columns) > WIDE:
         body = [r"\resizebox{\textwidth}{!}{%", *body[:-1], body[-1] + "}"]
-    notes = ". ".join(escape(note).rstrip(".") for note in grid.notes)
-    caption = rf"\caption{{{escape(grid.title)}. {escape(grid.caption)}. {notes}.}}"
+    sentences = (
+        text[:1].upper() + text[1:].rstrip(".") for text in (grid.title, grid.caption, *grid.notes) if text
+    )
+    caption = rf"\caption{{{' '.join(f'{escape(text)}.' for text in sentences)}}}"
     label = rf"\label{{tab:{''.join(c if c.isalnum() else '-' for c in grid.name)}}}"
     return (
         "\n".join(
@@ -77,4 +81,5 @@ def _cell(entry: Entry) -> str:
 
 
 def escape(text: str) -> str:
-    return "".join(SPECIAL.get(character, character) for character in text)
+    """Characters that LaTeX takes otherwise; two hyphens stay two hyphens."""
+    return "".join(SPECIAL.get(character, character) for character in text.replace("--", "-\u200b-"))
