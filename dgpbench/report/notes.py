@@ -7,6 +7,7 @@ from dgpbench.report.rules import NON_GAUSSIAN
 from dgpbench.report.table import Table
 
 SHOWN_FAILURES = 12
+FROM_MEANS = "published footers: computed from the printed dataset means; printed: as printed"
 ROUNDED = "published: bold by the same rule on the rounded printed values"
 
 
@@ -26,6 +27,8 @@ def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
     if sides and spec.bold != "none":
         notes.append("bold: error bars overlap those of the best")
         notes += [ROUNDED] if "published" in sides else []
+    if spec.footers and "published" in sides and not table.published_frame().empty:
+        notes.append(FROM_MEANS)
     if spec.italics and "ours" in sides:
         notes.append(f"italics: non-Gaussian, median Shapiro W below {NON_GAUSSIAN}")
     if any(c.published and c.published.doubtful for c in table.cells.values()):

@@ -130,16 +130,16 @@ def _footers(table: Table, side: str) -> list[Line]:
     if frame.empty or not spec.footers:
         return []
     better = next(iter(table.cells.values())).place.better
-    whose, unit = ("ours", "pairs") if side == "ours" else ("published, from dataset means", "sets")
+    unit = "pairs" if side == "ours" else "sets"
     lines = []
     if "median_difference" in spec.footers:
         gaps = median_difference(frame, spec.baseline)
         entries = [_footer(gaps, column, "median", None, unit) for column in spec.columns]
-        lines.append(Line((f"median difference from {spec.baseline}", whose), tuple(entries), "footer"))
+        lines.append(Line((f"median diff. from {spec.baseline}", side), tuple(entries), "footer"))
     if "ranks" in spec.footers:
         ranks = average_ranks(frame, better)
         entries = [_footer(ranks, column, "mean", "error", unit) for column in spec.columns]
-        lines.append(Line((f"average rank ({len(ranks)} = best)", whose), tuple(entries), "footer"))
+        lines.append(Line((f"average rank ({len(ranks)} = best)", side), tuple(entries), "footer"))
     if side == "published":
         lines += [line for name in spec.footers if (line := _printed(table, name))]
     return lines
@@ -158,10 +158,8 @@ def _printed(table: Table, name: str) -> Line | None:
     found = [table.printed_footer(name, column) for column in table.spec.columns]
     if not any(found):
         return None
-    label = {"median_difference": f"median difference from {table.spec.baseline}", "ranks": "average rank"}[
-        name
-    ]
-    return Line((label, "printed"), tuple(published_entry(f, False, ".2f") for f in found), "footer")
+    names = {"median_difference": f"median diff. from {table.spec.baseline}", "ranks": "average rank"}
+    return Line((names[name], "printed"), tuple(published_entry(f, False, ".2f") for f in found), "footer")
 
 
 def variant_blocks(table: Table) -> tuple[Grid, ...]:

@@ -1,4 +1,4 @@
-"""A grid in the terminal. What is too wide for it is split into blocks of columns, never wrapped."""
+"""A grid in the terminal. What is too wide for it is split into blocks of columns; numbers never wrap."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import sys
 
 from dgpbench.report.grid import Entry, Grid
 
+WORDS = 30  # characters of a column of words; longer ones are wrapped where room is short
 
-def show(grid: Grid, missing: bool = True) -> None:
-    """Print the grid with its notes; `missing` also prints how to produce what it lacks."""
+
+def show(grid: Grid) -> None:
+    """Print the grid with its notes and how to produce what it lacks."""
     from rich.console import Console
     from rich.text import Text
 
@@ -21,7 +23,7 @@ def show(grid: Grid, missing: bool = True) -> None:
         console.print(_table(grid, columns))
     for note in grid.notes:
         console.print(Text(f"  {note}", style="dim"))
-    if grid.missing and missing:
+    if grid.missing:
         console.print(Text("  missing (--missing lists every command):"))
         for line in grid.missing:
             console.print(Text(f"    {line}"), soft_wrap=True)
@@ -32,10 +34,10 @@ def show(grid: Grid, missing: bool = True) -> None:
 
 def _blocks(grid: Grid, width: int) -> list[list[int]]:
     """Column numbers, as many together as fit beside the labels."""
-    widths = [
-        max([len(name), *(len(_plain(line.entries[i])) for line in grid.lines)])
-        for i, name in enumerate(grid.columns)
-    ]
+    widths = []
+    for i, name in enumerate(grid.columns):
+        longest = max([len(name), *(len(_plain(line.entries[i])) for line in grid.lines)])
+        widths.append(min(longest, WORDS) if grid.textual(i) else longest)
     heads = sum(
         max([len(head), *(len(line.heads[i]) for line in grid.lines)]) + 2
         for i, head in enumerate(grid.heads)
@@ -58,7 +60,8 @@ def _table(grid: Grid, columns: list[int]):
     for head in grid.heads:
         table.add_column(head, no_wrap=True)
     for i in columns:
-        table.add_column(grid.columns[i], justify="left" if grid.textual(i) else "right", no_wrap=True)
+        words = grid.textual(i)
+        table.add_column(grid.columns[i], justify="left" if words else "right", no_wrap=not words)
     for line in grid.lines:
         style = {"published": "dim", "footer": "cyan"}.get(line.kind, "")
         table.add_row(*line.heads, *(_text(line.entries[i]) for i in columns), style=style)
