@@ -1,5 +1,6 @@
 """Which records a cell takes, and what it counts: checked on hand-made records."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,25 @@ def test_every_spec_names_things_that_can_be_had():
         assert not named or len(found) > 0.7 * len(named), name
         for variant in spec.variants:
             assert specs.load(name, [variant]).chosen == (variant,)
+
+
+def test_step_times_come_from_perf_and_are_medians(tmp_path):
+    cell = {
+        "reason": None,
+        "status": "ok",
+        "case": "a-sgp",
+        "system": "dgpbench-float64",
+        "step_ms": [30.0, 20.0, 70.0],
+    }
+    bad = {**cell, "case": "a-dgp2", "status": "nan", "reason": "the bound is not finite", "step_ms": []}
+    path = tmp_path / "perf.json"
+    path.write_text(json.dumps({"cells": [cell, bad]}))
+    table = build(specs.load("2.4"), Records([]), (tmp_path / "none.json", path))
+    assert table.ours("SGP", "CPU float64").mean == pytest.approx(0.030)
+    assert table.cells["SGP", "CPU float64"].count == "3/3"
+    assert table.cells["SGP", "CPU float64"].published.value == 0.14
+    assert table.cells["DGP 2", "CPU float64"].failed == {0: "nan: the bound is not finite"}
+    assert missing([table.cells["DGP 3", "CPU float64"]]) == [
+        "dgpbench perf --cases a-dgp3 --systems dgpbench-float64"
+    ]
+    assert table.cells["SGP", "GPU"].absent and table.cells["SGP", "GPU"].published.value == 0.018
