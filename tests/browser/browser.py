@@ -100,6 +100,12 @@ class Browser:
     def find(self, selector: str) -> dict:
         return self.post("/element", using="css selector", value=selector)
 
+    def scroll_to(self, element: dict) -> None:
+        """Bring it to the middle, and wait until the scrolling has been noticed."""
+        script = """arguments[0].scrollIntoView({block: 'center', inline: 'center'});
+        const done = arguments[1]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)));"""
+        self.post("/execute/async", script=script, args=[element])
+
     def click(self, element: dict) -> None:
         self.post(f"/element/{element[ELEMENT]}/click")
 

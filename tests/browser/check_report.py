@@ -129,7 +129,7 @@ def test_sorting_keeps_pairs_together(page, browser):
 def test_details_of_a_failed_cell_and_its_records(page, browser, shots):
     browser.open(page, *DESKTOP, "light")
     cell = browser.find("#t-S7 td.failed")
-    browser.run("arguments[0].scrollIntoView({block: 'center'})", cell)
+    browser.scroll_to(cell)
     panel = "const p = document.getElementById('detail'); return p.hidden ? null : p.innerText"
     assert browser.run(panel) is None
     browser.hover(cell)
@@ -147,7 +147,7 @@ def test_details_of_a_failed_cell_and_its_records(page, browser, shots):
 def test_detail_stays_on_a_phone_screen(page, browser, shots):
     browser.open(page, *PHONE, "dark")
     cell = browser.find("#t-S7 td.failed")
-    browser.run("arguments[0].scrollIntoView({block: 'center', inline: 'center'})", cell)
+    browser.scroll_to(cell)
     browser.click(cell)
     box = browser.run(
         "const r = document.getElementById('detail').getBoundingClientRect(); return [r.left, r.right, r.top]"
