@@ -103,7 +103,8 @@ class Browser:
     def scroll_to(self, element: dict) -> None:
         """Bring it to the middle, and wait until the scrolling has been noticed."""
         script = """arguments[0].scrollIntoView({block: 'center', inline: 'center'});
-        const done = arguments[1]; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)));"""
+        const done = arguments[1];
+        requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)));"""
         self.post("/execute/async", script=script, args=[element])
 
     def click(self, element: dict) -> None:
