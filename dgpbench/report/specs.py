@@ -141,6 +141,8 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
             raise UserError(f"table {name}: {key} is missing or not a {'list' if kind is list else 'text'}")
     _known(f"table {name}", tree, OWN_FIELDS | set(CELL_FIELDS))
     _known(f"table {name}, published", tree.get("published", {}), PUBLISHED_FIELDS)
+    for variant, change in tree.get("variants", {}).items():
+        _known(f"table {name}, variant {variant}", change, {"suffix", "metric", "unpublished", "about"})
     base = {key: value for key, value in tree.items() if key in CELL_FIELDS}
     published = tree.get("published", {})
     rows = [_axis(name, entry) for entry in tree["rows"]]
