@@ -58,6 +58,10 @@ perf-envs: $(STAMP)  ## make the peers' environments in .perf-envs (or DGPBENCH_
 	  touch $(PERF_ENVS)/$(peer)/.installed; \
 	} || echo "note: $(peer) cannot be installed (see above): measured without it" >&2;) :
 
+.PHONY: test-browser
+test-browser: $(STAMP)  ## the report page in headless Chromium (Debian: apt-get install chromium chromium-driver)
+	@$(BIN)/python -m pytest tests/browser/check_report.py $(ARGS)
+
 clean:  ## remove .venv and build products; datasets/ and results/ stay
 	@rm -rf $(VENV) build dist .ruff_cache .pytest_cache *.egg-info
 	@find dgpbench tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,12 +18,16 @@ VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
     "data": ("dgpbench.data.commands", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.store.show", "finished runs as a table"),
+    "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
+    "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
+    "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
     "perf": ("dgpbench.perf.command", "measure training steps beside GPflow, GPflux and GPyTorch"),
     "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
     "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
 }
 COMPLETE = "_complete"
+WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
 FILE_ERRORS = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.ENOTDIR)
 
 
@@ -89,7 +93,7 @@ def _run_verb(verb: str, argv: list[str]) -> int:
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))
     args, rest = parser.parse_known_args(argv)
-    words = next((getattr(args, name) for name in ("overrides", "filters") if hasattr(args, name)), None)
+    words = next((getattr(args, name) for name in WORDS if hasattr(args, name)), None)
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")

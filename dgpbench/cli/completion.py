@@ -46,6 +46,10 @@ complete -c dgpbench -f -a '(__dgpbench)'
 FLAGS = {
     "run": ("--force", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
     "rescore": ("--results", "--quiet", "--help"),
+    "tables": ("--compare", "--show", "--variant", "--stats", "--against", "--calibration", "--frontier",
+               "--missing", "--format", "--results", "--no-reference", "--help"),
+    "figures": ("--output", "--list", "--results", "--no-reference", "--help"),
+    "report": ("--output", "--results", "--no-reference", "--help"),
 }
 WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPTS)}
 VALUES = {
@@ -86,6 +90,10 @@ def candidates(words: list[str]) -> list[str]:
         found = list(options("dataset"))
     elif verb in ("run", "show", "rescore") and not current.startswith("-"):
         found = _overrides(current, before)
+    elif verb == "tables" and not current.startswith("-"):
+        from dgpbench.report.specs import names
+
+        found = names()
     else:
         found = [*WORDS.get(verb, ()), *FLAGS.get(verb, ("--help",))]
     return [word for word in found if word.startswith(current)]

@@ -17,6 +17,10 @@ COMMANDS = {
     "completion bash": HEAVY + ("hydra", "rich"),
     "data list": HEAVY,
     "show": HEAVY,
+    "tables --help": HEAVY + ("hydra", "rich"),
+    "figures --help": HEAVY + ("hydra", "rich", "matplotlib"),
+    "report --help": HEAVY + ("hydra", "rich", "matplotlib"),
+    "_complete tables 5": HEAVY + ("hydra", "rich"),
     "run --cfg": HEAVY,
 }
 SCRIPT = """

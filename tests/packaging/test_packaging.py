@@ -34,6 +34,8 @@ def test_the_wheel_has_conf_licence_and_entry_point(wheel):
         entry = next(n for n in names if n.endswith("entry_points.txt"))
         assert "dgpbench = dgpbench.cli:entry" in archive.read(entry).decode()
     assert {f"dgpbench/{path.as_posix()}" for path in CONF} <= names
+    report = ("published.csv", "sources.yaml", "specs/5.1.yaml", "figures/figures.yaml", "page/page.css")
+    assert {f"dgpbench/report/{name}" for name in report} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith(("tests/", "results/", "datasets/", "conf/")) for name in names)
 

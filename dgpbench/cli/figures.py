@@ -1,0 +1,59 @@
+"""`dgpbench figures`: the papers' figures from records and draws."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dgpbench.cli.tables import add_source_arguments, results_folder
+from dgpbench.errors import UserError
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "figures",
+        help="the papers' figures from our records and draws",
+        description="Draw the papers' figures from records, predictions and draws: PNG, PDF and the data as "
+        "CSV. Without a name, all that can be drawn.",
+    )
+    parser.add_argument(
+        "filters",
+        nargs="*",
+        metavar="FIGURE|field=value",
+        help="such as 2.4 5.4; field=value chooses the records, e.g. 5.4 model=lv_gp*",
+    )
+    parser.add_argument("-o", "--output", default="figures", metavar="DIR", help="folder (default: figures)")
+    parser.add_argument("--list", action="store_true", help="list the figures and stop")
+    add_source_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.report import figures
+    from dgpbench.report.figures.picture import Nothing
+    from dgpbench.store.scan import scan
+
+    if args.list:
+        width = max(map(len, figures.figure_specs()))
+        print("\n".join(f"{name:<{width}}  {spec.title}" for name, spec in figures.figure_specs().items()))
+        return 0
+    words = [word for word in args.filters if "=" in word]
+    named = [word for word in args.filters if "=" not in word]
+    if words and not named:
+        raise UserError(
+            "name the figure that these records are for, e.g. dgpbench figures 5.4 " + " ".join(words)
+        )
+    chosen = [figures.find(name) for name in named] or list(figures.figure_specs().values())
+    units = scan(results_folder(args), reference=not args.no_reference, traces=True)
+    for spec in chosen:
+        try:
+            picture = figures.make(spec, units, words)
+        except Nothing as nothing:
+            if named:
+                raise UserError(f"figure {spec.name} cannot be drawn: {nothing}") from None
+            print(f"{spec.name}: not drawn, {nothing}")
+            continue
+        files = picture.save(Path(args.output))
+        print(f"{spec.name}: {' '.join(map(str, files))}")
+        for note in picture.notes:
+            print(f"  {note}")
+    return 0

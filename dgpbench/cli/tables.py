@@ -1,0 +1,154 @@
+"""`dgpbench tables`: published tables rebuilt from records, ours beside theirs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+FORMATS = ("table", "markdown", "csv", "latex", "html")
+SHOW = ("both", "ours", "published")
+VIEWS = ("compare", "stats", "against", "calibration", "frontier", "show", "variant")  # of named tables
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "tables",
+        help="the papers' tables from our records, beside the published numbers",
+        description="Rebuild the papers' tables from records, ours beside the published numbers. Without "
+        "a name: which tables there are, how far each has been run, and ours against published.",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="TABLE", help="such as 5.1, S7, matthews4.3; all; or your own file.yaml"
+    )
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="one line per cell: ours, published, difference in combined standard errors",
+    )
+    parser.add_argument("--show", choices=SHOW, help="whose numbers (default: both, side by side)")
+    parser.add_argument(
+        "--variant",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another set of experiments or metric, such as shared, 10k, exact (may be repeated)",
+    )
+    parser.add_argument(
+        "--stats",
+        action="store_true",
+        help="paired tests on common splits: Wilcoxon, Bayesian signed-rank, win/tie/loss, ranks",
+    )
+    parser.add_argument(
+        "--against", metavar="COLUMN", help="the column that --stats compares with (default: baseline)"
+    )
+    parser.add_argument("--calibration", action="store_true", help="coverage, PIT and CRPS of the same runs")
+    parser.add_argument("--frontier", action="store_true", help="accuracy against training seconds")
+    parser.add_argument(
+        "--missing", action="store_true", help="print only the commands of the runs that are missing"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
+    add_source_arguments(parser)
+
+
+def add_source_arguments(parser) -> None:
+    """Where records come from; the same for tables, figures and report."""
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+    )
+    parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
+
+
+def results_folder(args: argparse.Namespace) -> Path:
+    from dgpbench.errors import UserError
+
+    folder = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    if args.results and not folder.is_dir():
+        raise UserError(f"no results folder {folder}; give the folder that holds the dataset folders")
+    return folder
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.report import specs
+    from dgpbench.report.load import load_tables
+
+    _check(args)
+    folder = results_folder(args)
+    names = specs.names() if "all" in args.names else args.names
+    tables = load_tables(names or specs.names(), folder, not args.no_reference, args.variant if names else ())
+    if args.missing:
+        from dgpbench.report.commands import missing
+
+        for command in dict.fromkeys(c for table in tables for c in missing(table.cells.values())):
+            print(command)
+        return 0
+    grids = [grid for table in tables for grid in _grids(table, args)] if names else _overview(tables, folder)
+    _print(grids, args.format)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what would be ignored."""
+    from dgpbench.errors import UserError
+
+    given = [name for name in VIEWS if getattr(args, name)]
+    if given and not args.names:
+        raise UserError(f"--{given[0]} needs a table, e.g. dgpbench tables S7 --{given[0]}; or the word all")
+    if args.missing and ({*given} - {"variant"} or args.format != "table"):
+        raise UserError("--missing prints commands and nothing else; leave the other views and --format out")
+
+
+def _grids(table, args: argparse.Namespace) -> list:
+    from dgpbench.report.compare import comparison
+    from dgpbench.report.views import side_by_side
+
+    grids = []
+    if args.stats or args.against:
+        from dgpbench.report.significance import significance_grids
+
+        grids += significance_grids(table, args.against)
+    if args.calibration:
+        from dgpbench.report.extras import calibration
+
+        grids.append(calibration(table))
+    if args.frontier:
+        from dgpbench.report.extras import frontier
+
+        grids.append(frontier(table))
+    if args.compare:
+        grids.append(comparison(table))
+    if args.show or not grids:
+        grids.append(side_by_side(table, args.show or "both"))
+    return grids
+
+
+def _overview(tables: list, folder: Path) -> list:
+    """All tables in one, then what we have against what was published, without the notes of each."""
+    from dataclasses import replace
+
+    from dgpbench.report.compare import comparison
+    from dgpbench.report.extras import overview
+
+    begun = [table for table in tables if table.done or table.failed]
+    compared = [replace(comparison(table), notes=(), missing=()) for table in begun]
+    return [overview(tables, folder), *compared]
+
+
+def _print(grids: list, name: str) -> None:
+    if name == "table":
+        from dgpbench.report.render.terminal import show
+
+        for i, grid in enumerate(grids):
+            if i:
+                print()
+            show(grid)
+        return
+    from dgpbench.report.render import render
+
+    texts = [render(grid, name) for grid in grids]
+    if name == "csv" and len({text.partition("\n")[0] for text in texts}) == 1:  # one table under one head
+        texts = [texts[0], *(text.partition("\n")[2] for text in texts[1:])]
+        sys.stdout.write("".join(texts))
+    else:
+        sys.stdout.write("\n".join(texts))

@@ -1,0 +1,1 @@
+"""Tables, figures and the report page, from records and published numbers alone: no TensorFlow here."""

@@ -1,0 +1,213 @@
+"""From records to cells: a cell holds the records of exactly one config_key, the one its spec composes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import yaml
+
+from dgpbench.conftree import options
+from dgpbench.errors import UserError
+from dgpbench.keys import config_key
+from dgpbench.report.published import Published, find
+from dgpbench.report.specs import Place, Spec
+from dgpbench.store.scan import Unit
+
+SHAPIRO = "shapiro_w_median"
+
+
+@dataclass
+class Cell:
+    """One place of a table: ours by split, what failed or lacks, and what was published."""
+
+    place: Place
+    published: Published | None = None
+    expected: int | None = None  # splits; None where ours cannot be had
+    absent: str | None = None  # why ours cannot be had
+    config_key: str | None = None
+    values: dict[int, float] = field(default_factory=dict)
+    w: dict[int, float] = field(default_factory=dict)  # median Shapiro W by split
+    failed: dict[int, str] = field(default_factory=dict)  # split -> status and reason
+    lacking: list[int] = field(default_factory=list)  # done, but the record lacks this metric
+    units: list[Unit] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[int]:
+        """Splits of which there is no record."""
+        seen = {*self.values, *self.failed, *self.lacking}
+        return [split for split in range(self.expected or 0) if split not in seen]
+
+    @property
+    def count(self) -> str:
+        """n done / n expected, and how many failed: '18/20, 1 failed'."""
+        if self.expected is None:
+            return ""
+        text = f"{len(self.values)}/{self.expected}"
+        return f"{text}, {len(self.failed)} failed" if self.failed else text
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Records that belong near a cell but not into it."""
+
+    column: str
+    dataset: str
+    name: str  # the other experiment, or what deviates
+    config_key: str
+    values: dict[int, float]
+    failed: int
+
+
+@lru_cache(maxsize=256)
+def _composed(experiment: str, overrides: tuple[str, ...]) -> dict:
+    from dgpbench.config import compose
+
+    return compose([f"experiment={experiment}", *overrides])
+
+
+def cell_config(place: Place, dataset: dict) -> dict:
+    """The config of a cell. Composed once per experiment: of the dataset only name and task enter the key."""
+    return {**_composed(place.experiment, place.overrides), "dataset": dataset}
+
+
+class Records:
+    """Records by config_key, and which data each dataset's name has stood for."""
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        self.by_key: dict[str, list[Unit]] = {}
+        self.datasets: dict[str, dict[tuple, dict]] = {}
+        for unit in units:
+            record = unit.record
+            self.by_key.setdefault(record["config_key"], []).append(unit)
+            chosen = record["config"].get("dataset", {})
+            known = {"name": record["dataset"], "task": chosen.get("task", "regression")}
+            data = self.datasets.setdefault(record["dataset"], {})
+            data[known["task"], record["data_hash"]] = known
+
+    def key_of(self, place: Place) -> str | None:
+        """The config_key of a cell that has records; None if there are none."""
+        found = {}
+        for (_, data_hash), dataset in self.datasets.get(place.dataset, {}).items():
+            if data_hash:
+                key = config_key(cell_config(place, dataset), data_hash)
+                if key in self.by_key:
+                    found[data_hash] = key
+        if len(found) < 2:
+            return next(iter(found.values()), None)
+        stated = _stated_hash(place.dataset)
+        return found[stated] if stated in found else max(found.values(), key=self._weight)
+
+    def _weight(self, key: str) -> tuple:
+        records = [unit.record for unit in self.by_key[key]]
+        return sum(r["status"] == "done" for r in records), max(r["finished"] for r in records)
+
+
+def _stated_hash(dataset: str) -> str | None:
+    path = options("dataset").get(dataset)
+    return yaml.safe_load(path.read_text(encoding="utf-8")).get("data_sha256") if path else None
+
+
+def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
+    """All cells of a table with their records and published numbers."""
+    experiments, datasets = options("experiment"), options("dataset")
+    cells = {}
+    for position, place in spec.places.items():
+        cell = cells[position] = Cell(place, find(place.published))
+        cell.absent = _absent(place, experiments, datasets)
+        if cell.absent:
+            continue
+        try:
+            splits = _composed(place.experiment, place.overrides)["protocol"]["splits"]
+        except UserError as error:
+            cell.absent = f"experiment {place.experiment} does not compose: {error}"
+            continue
+        cell.expected = min(splits, place.splits or splits)
+        cell.config_key = records.key_of(place)
+        _take(cell, records.by_key.get(cell.config_key, ()))
+    return cells
+
+
+def _absent(place: Place, experiments: dict, datasets: dict) -> str | None:
+    if not place.experiment:
+        return "dgpbench has no experiment for this"
+    if place.experiment not in experiments:
+        return f"no experiment {place.experiment} yet"
+    return None if place.dataset in datasets else f"no dataset {place.dataset} in the catalogue"
+
+
+def _take(cell: Cell, units: Sequence[Unit]) -> None:
+    """Records into the cell. Several seeds of one split count as one split, with their mean."""
+    units = [unit for unit in units if unit.record["split"] < cell.expected]
+    cell.units = sorted(units, key=lambda unit: (unit.record["split"], unit.record["seed"]))
+    cell.values, cell.failed, cell.lacking = by_split(cell.units, cell.place)
+    cell.w = by_split(cell.units, None, SHAPIRO)[0]
+
+
+def by_split(
+    units: Iterable[Unit], place: Place | None, metric: str | None = None
+) -> tuple[dict, dict, list]:
+    """(value by split, failure by split, splits done without this metric)."""
+    seeds: dict[int, list[float]] = {}
+    failed: dict[int, str] = {}
+    lacking: set[int] = set()
+    for unit in units:
+        record = unit.record
+        value = record["metrics"].get(metric or place.metric)
+        if record["status"] == "interrupted":
+            continue  # goes on when its command is given again: missing, not failed
+        if record["status"] != "done":
+            failed[record["split"]] = f"{record['status']}: {record['reason'] or 'no reason recorded'}"
+        elif value is None:
+            lacking.add(record["split"])
+        else:
+            shown = place.scale * value + place.shift if place else value
+            seeds.setdefault(record["split"], []).append(shown)
+    values = {split: sum(found) / len(found) for split, found in sorted(seeds.items())}
+    failed = {split: text for split, text in failed.items() if split not in values}
+    return values, failed, sorted(lacking - set(values) - set(failed))
+
+
+def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -> list[Variant]:
+    """Records of the table's experiments and rows that no cell holds: each under its own name."""
+    taken = {cell.config_key for cell in cells.values()}
+    columns: dict[tuple[str, str], Cell] = {}
+    for cell in cells.values():
+        if cell.place.experiment:
+            columns[cell.place.experiment, cell.place.dataset] = cell
+    found = []
+    for key, units in records.by_key.items():
+        record = units[0].record
+        cell = None if key in taken else _nearest(record, columns)
+        if cell:
+            values, failed, _ = by_split(units, cell.place)
+            found.append(
+                Variant(
+                    cell.place.column,
+                    record["dataset"],
+                    _variant_name(record, cell.place),
+                    key,
+                    values,
+                    len(failed),
+                )
+            )
+    return sorted(found, key=lambda v: (spec.columns.index(v.column), v.dataset, v.name))
+
+
+def _nearest(record: dict, columns: dict[tuple[str, str], Cell]) -> Cell | None:
+    """The cell whose experiment the record's is, or extends by `_something`: the longest such name."""
+    name = record["experiment"] or ""
+    while name:
+        if (name, record["dataset"]) in columns:
+            return columns[name, record["dataset"]]
+        name = name.rpartition("_")[0]
+    return None
+
+
+def _variant_name(record: dict, place: Place) -> str:
+    if record["deviations"]:
+        return " ".join([record["experiment"], *(text.partition(" (")[0] for text in record["deviations"])])
+    if record["experiment"] == place.experiment:
+        return f"{record['experiment']}, other data or version"
+    return record["experiment"]

@@ -1,0 +1,68 @@
+"""The commands that would produce what a table lacks. Their wording stands here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dgpbench.report.cells import Cell
+
+
+def run_command(cell: Cell, split: int) -> str:
+    """The command of one unit."""
+    place = cell.place
+    if place.case:
+        return f"dgpbench perf --cases {place.case} --systems {place.system}"
+    return " ".join(["dgpbench run", *_settings(cell), f"dataset={place.dataset}", f"split={split}"])
+
+
+def sweep_command(cells: Sequence[Cell]) -> str:
+    """The command of all that is missing in cells of one experiment; a sweep leaves out what is done."""
+    datasets = ",".join(dict.fromkeys(cell.place.dataset for cell in cells))
+    splits = sorted({split for cell in cells for split in cell.missing})
+    few = (
+        [f"split={','.join(map(str, splits))}"]
+        if len(splits) < cells[0].expected or cells[0].place.splits
+        else []
+    )
+    return " ".join(["dgpbench sweep", *_settings(cells[0]), f"dataset={datasets}", *few])
+
+
+def missing(cells: Iterable[Cell]) -> list[str]:
+    """Commands for every unit that is neither done nor failed, ready for a shell."""
+    if can_sweep():
+        return [_one_for_all(group) for group in _groups(cells)]
+    return [run_command(cell, split) for cell in cells for split in cell.missing]
+
+
+def summary(cells: Iterable[Cell]) -> list[str]:
+    """What is missing, one line per column: how much, and the command, or that of its first unit."""
+    lines = []
+    for group in _groups(cells):
+        units = sum(len(cell.missing) for cell in group)
+        example = _one_for_all(group) if can_sweep() else f"e.g. {run_command(group[0], group[0].missing[0])}"
+        lines.append(f"{group[0].place.column}: {units} in {len(group)} cells, {example}")
+    return lines
+
+
+def can_sweep() -> bool:
+    from dgpbench.cli import VERBS
+
+    return "sweep" in VERBS
+
+
+def _one_for_all(group: Sequence[Cell]) -> str:
+    return run_command(group[0], 0) if group[0].place.case else sweep_command(group)
+
+
+def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Cells that lack something, together where one sweep would do."""
+    found: dict[tuple, list[Cell]] = {}
+    for cell in cells:
+        if cell.missing:
+            place = cell.place
+            found.setdefault((place.column, place.experiment, place.overrides, place.case), []).append(cell)
+    return list(found.values())
+
+
+def _settings(cell: Cell) -> list[str]:
+    return [f"experiment={cell.place.experiment}", *cell.place.overrides]

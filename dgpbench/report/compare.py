@@ -1,0 +1,54 @@
+"""Ours against published, cell by cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dgpbench.report import commands
+from dgpbench.report.grid import Entry, Grid, Line
+from dgpbench.report.notes import rule_notes, state_notes, title
+from dgpbench.report.numbers import cell_frame, gap_of
+from dgpbench.report.table import Table
+from dgpbench.report.views import ours_entry, published_entry, row_head, variant_blocks
+
+HOW = "difference: ours minus published; in s.e.: over the root of the sum of both squared standard errors"
+ZERO = "a printed error of 0.00 may be anything below 0.005: large ratios say little there"
+
+
+def comparison(table: Table) -> Grid:
+    """One line per cell that has ours: ours, published, and the difference in combined standard errors."""
+    spec = table.spec
+    lines = []
+    for (row, column), cell in table.cells.items():
+        ours = table.ours(row, column)
+        if ours is None and not cell.failed:
+            continue
+        found, fmt = cell.published, cell.place.format
+        gap = gap_of(cell, ours)
+        entries = (
+            Entry(column),
+            Entry(cell.count),
+            replace(ours_entry(table, cell, ours, False), count=""),
+            published_entry(found, False, fmt),
+            Entry(f"{gap.value:+{fmt}}", value=gap.value) if gap else Entry(),
+            Entry(f"{gap.ratio:+.1f}", value=gap.ratio) if gap and gap.ratio is not None else Entry(),
+        )
+        lines.append(Line((row,), entries))
+    notes = [] if lines else ["none of these cells has been run yet"]
+    notes += [
+        HOW,
+        *([ZERO] if any(c.published and c.published.error == 0 for c in table.cells.values()) else []),
+    ]
+    notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0)]
+    return Grid(
+        f"{spec.name}-compared",
+        f"{title(table)}: ours against published",
+        spec.units,
+        (row_head(table),),
+        ("model", "splits", "ours", "published", "difference", "in s.e."),
+        tuple(lines),
+        cell_frame(table),
+        tuple(notes),
+        tuple(commands.summary(table.cells.values())),
+        variant_blocks(table),
+    )

@@ -1,0 +1,74 @@
+"""The papers' figures from records, predictions and draws: each as a picture with the numbers behind it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+import yaml
+
+from dgpbench.errors import UserError
+from dgpbench.report import specs
+from dgpbench.report.cells import Records
+from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.table import Table, build
+from dgpbench.store.filters import select
+from dgpbench.store.scan import Unit
+from dgpbench.suggest import did_you_mean
+
+FILE = Path(__file__).resolve().parent / "figures.yaml"
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    name: str
+    kind: str
+    title: str
+    table: str | None = None
+    select: tuple[str, ...] = ()
+    x: str = "seconds"
+    step_size: bool = False
+    panel: str = "dataset"
+
+
+@lru_cache(maxsize=1)
+def figure_specs() -> dict[str, FigureSpec]:
+    entries = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return {name: FigureSpec(name, **fields) for name, fields in entries.items()}
+
+
+def find(name: str) -> FigureSpec:
+    known = figure_specs()
+    if name not in known:
+        raise UserError(
+            f"no figure '{name}'{did_you_mean(name, known)}; `dgpbench figures --list` lists them"
+        )
+    return known[name]
+
+
+def make(
+    spec: FigureSpec,
+    units: Sequence[Unit],
+    words: Sequence[str] = (),
+    tables: Mapping[str, Table] = MappingProxyType({}),
+) -> Picture:
+    """The picture of a figure from these records; raises Nothing, with the reason, if there is none.
+
+    `words` choose among the records in place of the figure's own; `tables` are those built already.
+    """
+    module = importlib.import_module(f"dgpbench.report.figures.{spec.kind}")
+    if words:
+        spec = replace(spec, title=f"{spec.title} [{' '.join(words)}]")
+    if spec.table in tables and not words:
+        return module.picture(spec, tables[spec.table])
+    if spec.table:
+        chosen = select(units, words) if words else units
+        return module.picture(spec, build(specs.load(spec.table), Records(chosen)))
+    chosen = [unit for unit in select(units, words or spec.select) if unit.record["status"] == "done"]
+    if not chosen:
+        raise Nothing(f"no finished run with {' '.join(words or spec.select)}")
+    return module.picture(spec, chosen)

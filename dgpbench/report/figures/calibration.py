@@ -1,0 +1,57 @@
+"""Calibration curves: the share of PIT values below each level, from the histograms in the records."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.table import Table
+
+COLUMNS = 4
+
+
+def picture(spec, table: Table) -> Picture:
+    data = curves(table)
+    if data.empty:
+        raise Nothing(f"table {table.spec.name}: no finished run with a PIT histogram")
+    names = [row for row in table.spec.rows if row in set(data.dataset)]
+    columns = min(COLUMNS, len(names))
+    rows = math.ceil(len(names) / columns)
+    models = list(table.spec.columns)
+
+    def paint(figure, theme):
+        axes = panels(figure, rows, columns, sharex=True, sharey=True)
+        for place, name in zip(axes.flat, names, strict=False):
+            place.axhline(0, color=theme["faint"], lw=2, zorder=0)
+            for model, part in data[data.dataset == name].groupby("model", sort=False):
+                colour = theme["colours"][models.index(model) % len(theme["colours"])]
+                place.plot(part.level, part.share - part.level, ".-", color=colour, lw=1, label=model)
+            place.set_title(name, loc="left")
+            place.set_xlabel("level")
+        for place in axes.flat[len(names) :]:
+            place.set_visible(False)
+        figure.supylabel("share of PIT values below, minus the level", fontsize=8)
+        found = {
+            label: handle
+            for place in axes.flat
+            for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(found.values(), found.keys(), loc="outside lower right", ncols=min(6, len(found)))
+
+    notes = ("mean over splits; 0 is calibrated; down then up: too wide, up then down: too narrow",)
+    return Picture(spec.name, spec.title, data, paint, (2.5 * columns + 0.6, 2.2 * rows + 0.8), notes)
+
+
+def curves(table: Table) -> pd.DataFrame:
+    """dataset, model, splits, level, share: cumulated mean histograms of PIT values."""
+    lines = []
+    for (row, column), cell in table.cells.items():
+        found = [h for unit in cell.units if (h := unit.record["details"].get("pit_histogram"))]
+        if found:
+            share = np.concatenate([[0.0], np.cumsum(np.mean(found, axis=0))])
+            level = np.linspace(0, 1, len(share))
+            lines += [(row, column, len(found), x, y) for x, y in zip(level, share, strict=True)]
+    return pd.DataFrame(lines, columns=["dataset", "model", "splits", "level", "share"])

@@ -1,0 +1,84 @@
+"""Dot and whisker per dataset (thesis figures 2.4, 4.6): mean and standard error, ours beside published."""
+
+from __future__ import annotations
+
+import math
+
+from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.numbers import cell_frame
+from dgpbench.report.table import Table
+
+KEPT = [
+    "row",
+    "column",
+    "n_done",
+    "n_expected",
+    "n_failed",
+    "mean",
+    "stderr",
+    "published",
+    "published_stderr",
+]
+COLUMNS = 4
+
+
+def picture(spec, table: Table) -> Picture:
+    data = cell_frame(table)
+    doubtful = data.published_confidence == "ocr-doubtful"
+    data.loc[doubtful, ["published", "published_stderr"]] = math.nan
+    data = data[KEPT]
+    rows = [
+        row for row in table.spec.rows if data[data.row == row][["mean", "published"]].notna().any(axis=None)
+    ]
+    if not rows:
+        raise Nothing(f"table {table.spec.name} has no run and nothing published")
+    height = 0.6 + math.ceil(len(rows) / COLUMNS) * (0.5 + 0.19 * len(table.spec.columns))
+
+    def paint(figure, theme):
+        axes = panels(figure, math.ceil(len(rows) / COLUMNS), COLUMNS, sharey=True)
+        for place, row in zip(axes.flat, rows, strict=False):
+            _panel(place, data[data.row == row].set_index("column"), table, theme)
+            place.set_title(row, loc="left")
+        for place in axes.flat[len(rows) :]:
+            place.set_visible(False)
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower right", ncols=3)
+        figure.supxlabel(table.spec.units, fontsize=8)
+
+    return Picture(spec.name, spec.title, data, paint, (10, height), _notes(table))
+
+
+def _panel(axes, cells, table: Table, theme: dict) -> None:
+    names = list(table.spec.columns)
+    ours, theirs = theme["colours"][1], theme["colours"][0]
+    for column, error, offset, style in (
+        (
+            "published",
+            "published_stderr",
+            0.16,
+            {"mfc": theme["paper"], "color": theirs, "label": "published"},
+        ),
+        ("mean", "stderr", -0.16, {"color": ours, "label": "ours"}),
+    ):
+        at = [names.index(name) + offset for name in cells.index]
+        bars = cells[error].fillna(0.0).astype(float)
+        axes.errorbar(cells[column].astype(float), at, xerr=bars, fmt="o", ms=4, capsize=2, lw=1, **style)
+    base = table.spec.baseline
+    for column, colour in (("published", theirs), ("mean", ours)):
+        if base in cells.index and cells[column].notna()[base]:
+            axes.axvline(float(cells[column][base]), color=colour, lw=0.8, ls=":", zorder=0)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="y", lw=0.4)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+
+
+def _notes(table: Table) -> tuple[str, ...]:
+    better = next(iter(table.cells.values())).place.better
+    side = "right" if better == "higher" else "left"
+    base = f"; dotted: {table.spec.baseline}" if table.spec.baseline else ""
+    return (
+        f"dots: mean, whiskers: standard error; to the {side} is better{base}",
+        f"ours: {table.done} of {table.expected} splits done, {table.failed} failed",
+    )

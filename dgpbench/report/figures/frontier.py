@@ -1,0 +1,59 @@
+"""Accuracy against training time: one panel per dataset, the undominated models joined."""
+
+from __future__ import annotations
+
+import math
+
+from dgpbench.report.extras import frontier_frame
+from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.table import Table
+
+COLUMNS = 4
+MARKERS = "osD^vPX*h"
+
+
+def picture(spec, table: Table) -> Picture:
+    data = frontier_frame(table)
+    if data.empty:
+        raise Nothing(f"table {table.spec.name}: no finished run with its training seconds")
+    names = [row for row in table.spec.rows if row in set(data.dataset)]
+    columns = min(COLUMNS, len(names))
+    rows = math.ceil(len(names) / columns)
+    models = list(table.spec.columns)
+
+    def paint(figure, theme):
+        from matplotlib.lines import Line2D
+        from matplotlib.ticker import LogLocator, NullFormatter
+
+        handles: dict = {}
+        axes = panels(figure, rows, columns)
+        for place, name in zip(axes.flat, names, strict=False):
+            part = data[data.dataset == name].sort_values("seconds")
+            front = part[part.frontier]
+            place.plot(front.seconds, front.value, color=theme["faint"], lw=2, zorder=0)
+            for line in part.itertuples():
+                i = models.index(line.model)
+                colour = theme["colours"][i % len(theme["colours"])]
+                inside = colour if line.frontier else theme["paper"]
+                marker = MARKERS[i % len(MARKERS)]
+                place.plot(line.seconds, line.value, marker, color=colour, mfc=inside)
+                handles.setdefault(line.model, Line2D([], [], ls="", marker=marker, color=colour))
+            place.set_xscale("log")
+            place.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            place.xaxis.set_major_formatter("{x:g}")
+            place.xaxis.set_minor_formatter(NullFormatter())
+            place.margins(0.25, 0.2)
+            place.set_title(name, loc="left")
+            place.grid(lw=0.4)
+            place.set_xlabel("training seconds")
+        for place in axes.flat[len(names) :]:
+            place.set_visible(False)
+        figure.supylabel(table.spec.units, fontsize=8)
+        shown = [name for name in models if name in handles]
+        figure.legend([handles[n] for n in shown], shown, loc="outside lower right", ncols=min(9, len(shown)))
+
+    notes = (
+        "filled: no other model is at least as good and as quick; seconds as recorded, whatever else ran "
+        "beside it",
+    )
+    return Picture(spec.name, spec.title, data, paint, (3.0 * columns + 0.6, 2.4 * rows + 0.8), notes)

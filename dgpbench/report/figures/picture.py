@@ -1,0 +1,92 @@
+"""A picture: how to paint it, the numbers behind it, and its files. Drawn light or dark, without a screen."""
+
+from __future__ import annotations
+
+import io
+import os
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f")
+DARK_COLOURS = ("#56b4e9", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#8fd3ff", "#b79ae0", "#b0b0b0")
+THEMES = {
+    "light": {"paper": "#ffffff", "ink": "#1f2328", "faint": "#d8dee4", "colours": COLOURS},
+    "dark": {"paper": "#15191f", "ink": "#e6edf3", "faint": "#343b44", "colours": DARK_COLOURS},
+}
+
+
+class Nothing(Exception):
+    """There is nothing to draw; the message says why."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    name: str
+    title: str
+    data: pd.DataFrame  # what is drawn, as numbers
+    paint: Callable  # (matplotlib figure, theme) -> None
+    size: tuple[float, float]  # inches
+    notes: tuple[str, ...] = ()
+
+    def image(self, kind: str = "png", theme: str = "light", dpi: int = 150) -> bytes:
+        """The picture in a file format of matplotlib."""
+        import matplotlib
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        colours = THEMES[theme]
+        with matplotlib.rc_context(_style(colours)):
+            figure = Figure(figsize=self.size, layout="constrained")
+            FigureCanvasAgg(figure)
+            self.paint(figure, colours)
+            title = textwrap.fill(self.title, int(11 * self.size[0]))
+            figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+            buffer = io.BytesIO()
+            stamp = {"CreationDate": None} if kind == "pdf" else {"Software": None}
+            figure.savefig(buffer, format=kind, dpi=dpi, metadata=stamp)
+        return buffer.getvalue()
+
+    def save(self, folder: Path) -> list[Path]:
+        """PNG, PDF and the data as CSV; returns the files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        contents = {kind: self.image(kind) for kind in ("png", "pdf")}
+        contents["csv"] = self.data.to_csv(index=False, lineterminator="\n").encode()
+        return [put(folder / f"figure-{self.name}.{kind}", content) for kind, content in contents.items()]
+
+
+def put(path: Path, content: bytes) -> Path:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+    return path
+
+
+def panels(figure, rows: int, columns: int, **fields):
+    """A grid of axes that is always two-dimensional."""
+    return figure.subplots(rows, columns, squeeze=False, **fields)
+
+
+def _style(theme: dict) -> dict:
+    ink, paper = theme["ink"], theme["paper"]
+    return {
+        "figure.facecolor": paper,
+        "savefig.facecolor": paper,
+        "axes.facecolor": paper,
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": ink,
+        "xtick.color": ink,
+        "ytick.color": ink,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": theme["faint"],
+        "font.size": 8,
+        "axes.titlesize": 9,
+        "legend.frameon": False,
+        "pdf.fonttype": 42,
+    }

@@ -1,0 +1,96 @@
+"""What a renderer gets: lines of entries with their marks, notes, and the numbers behind them as a frame."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell as it is shown."""
+
+    text: str = NOTHING
+    count: str = ""  # n done / n expected
+    bold: bool = False
+    italic: bool = False
+    doubtful: bool = False
+    detail: tuple[str, ...] = ()  # shown on demand: reasons of failures, sources, keys
+    links: tuple[str, ...] = ()  # files of records
+    value: float | None = None  # to sort by
+
+
+@dataclass(frozen=True)
+class Line:
+    heads: tuple[str, ...]  # the first columns: row label, and whose numbers these are
+    entries: tuple[Entry, ...]
+    kind: str = "ours"  # ours, published or footer
+
+
+@dataclass(frozen=True)
+class Grid:
+    name: str
+    title: str
+    caption: str
+    heads: tuple[str, ...]
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    data: pd.DataFrame
+    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    blocks: tuple[Grid, ...] = field(default=())  # smaller tables below: variants
+
+    def textual(self, column: int) -> bool:
+        """Whether a column holds words, to be set to the left."""
+        entries = [line.entries[column] for line in self.lines]
+        empty = all(entry.text == NOTHING for entry in entries)
+        return not empty and all(entry.value is None and not entry.count for entry in entries)
+
+
+def number(value: float | None, spec: str = ".2f") -> str:
+    """A number in the table's format; whole below -10, as the thesis prints. Infinities as signs."""
+    if value is None or math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    text = format(value, ".0f" if spec == ".2f" and value <= -10 else spec)
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text  # no minus zero
+
+
+def with_error(mean: float, error: float | None, spec: str = ".2f") -> str:
+    """'mean (error)', the error with the digits of the mean."""
+    shown = ".0f" if spec == ".2f" and mean <= -10 else spec
+    tail = "" if error is None or math.isinf(mean) else f" ({format(error, shown)})"
+    return number(mean, spec) + tail
+
+
+def plain(
+    title: str,
+    frame: pd.DataFrame,
+    formats: dict[str, str] | None = None,
+    *,
+    name: str = "",
+    caption: str = "",
+    heads: int = 1,
+    notes: tuple[str, ...] = (),
+) -> Grid:
+    """A frame as a grid: the first `heads` columns are labels, numbers in the formats given (default .4g)."""
+    formats = formats or {}
+    labels, rest = list(frame.columns[:heads]), list(frame.columns[heads:])
+    lines = []
+    for _, row in frame.iterrows():
+        entries = tuple(_entry(row[column], formats.get(column, ".4g")) for column in rest)
+        lines.append(Line(tuple(str(row[label]) for label in labels), entries))
+    return Grid(name, title, caption, tuple(labels), tuple(rest), tuple(lines), frame, notes)
+
+
+def _entry(value: object, spec: str) -> Entry:
+    if isinstance(value, str) or value is None:
+        return Entry(value or "")
+    if isinstance(value, bool | int) or not spec:
+        return Entry(str(value), value=float(value))
+    return Entry(number(float(value), spec), value=float(value))

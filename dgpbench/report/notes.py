@@ -1,0 +1,67 @@
+"""What stands below a table: its rules in words, where ours stand, what failed and why."""
+
+from __future__ import annotations
+
+from dgpbench.report.published import citations
+from dgpbench.report.rules import NON_GAUSSIAN
+from dgpbench.report.table import Table
+
+SHOWN_FAILURES = 12
+FROM_MEANS = "published footers: computed from the printed dataset means; printed: as printed"
+ROUNDED = "published: bold by the same rule on the rounded printed values"
+
+
+def title(table: Table) -> str:
+    spec = table.spec
+    named = [f"{name}: {spec.variants[name].get('about', 'variant')}" for name in spec.chosen]
+    return f"{spec.title} [{'; '.join(named)}]" if named else spec.title
+
+
+def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
+    spec = table.spec
+    better = {cell.place.better for cell in table.cells.values()}
+    wanted = " or ".join(sorted(better))
+    notes = [f"mean (standard error) over splits, n done / n expected; {wanted} is better"]
+    if spec.ours == "perf":
+        notes = ["ours: median of the turns, n turns; published: mean of 100 steps"]
+    if sides and spec.bold != "none":
+        notes.append("bold: error bars overlap those of the best")
+        notes += [ROUNDED] if "published" in sides else []
+    if spec.footers and "published" in sides and not table.published_frame().empty:
+        notes.append(FROM_MEANS)
+    if spec.italics and "ours" in sides:
+        notes.append(f"italics: non-Gaussian, median Shapiro W below {NON_GAUSSIAN}")
+    if any(c.published and c.published.doubtful for c in table.cells.values()):
+        notes.append("?: doubtful reading of a damaged copy; shown, never compared with")
+    errors = {c.place.published.get("error") for c in table.cells.values() if c.published} - {None}
+    notes += [
+        f"published error: {text}; comparisons turn it into a standard error" for text in sorted(errors)
+    ]
+    if spec.source:
+        notes.append(f"published: {citations().get(spec.source, spec.source)}")
+    return notes
+
+
+def state_notes(table: Table, idle: int) -> list[str]:
+    notes = []
+    if table.expected:
+        notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed")
+    if idle:
+        notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
+    reasons: dict[str, list[str]] = {}
+    for cell in table.cells.values():
+        if cell.absent:
+            column = cell.place.row if cell.absent.startswith("no dataset") else cell.place.column
+            reasons.setdefault(cell.absent, []).append(column)
+    notes += [f"{', '.join(dict.fromkeys(where))}: {reason}" for reason, where in reasons.items()]
+    failures = [
+        f"{at[0]}, {at[1]}, split {split} {text}"
+        for at, cell in table.cells.items()
+        for split, text in cell.failed.items()
+    ]
+    more = len(failures) - SHOWN_FAILURES
+    return [
+        *notes,
+        *failures[:SHOWN_FAILURES],
+        *([f"and {more} more failures: dgpbench show --failed"] if more > 0 else []),
+    ]

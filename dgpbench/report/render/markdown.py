@@ -1,0 +1,38 @@
+"""A grid as Markdown: bold and italics as marks, notes as a list below."""
+
+from __future__ import annotations
+
+from dgpbench.report.grid import Entry, Grid
+
+
+def render(grid: Grid) -> str:
+    lines = [f"### {grid.title}", ""]
+    lines += [f"{grid.caption}", ""] if grid.caption else []
+    lines += [
+        _row([*grid.heads, *grid.columns]),
+        _row(["---"] * len(grid.heads) + ["---:"] * len(grid.columns)),
+    ]
+    lines += [_row([*map(_escape, line.heads), *map(_cell, line.entries)]) for line in grid.lines]
+    lines += [""] + [f"- {_escape(note)}" for note in grid.notes]
+    if grid.missing:
+        lines += ["- missing:"] + [f"  - {_escape(text)}" for text in grid.missing]
+    for block in grid.blocks:
+        lines += ["", render(block)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(entry: Entry) -> str:
+    text = _escape(entry.text)
+    if text:
+        text = f"*{text}*" if entry.italic else text
+        text = f"**{text}**" if entry.bold else text
+    text += "?" if entry.doubtful else ""
+    return f"{text} {entry.count}".strip()
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

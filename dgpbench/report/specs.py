@@ -1,0 +1,235 @@
+"""Table specs: small yaml files that say what each cell of a published table asks for.
+
+A cell's fields are those of the spec, its row and its column, later ones winning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dgpbench.errors import UserError
+from dgpbench.suggest import did_you_mean
+
+FOLDER = Path(__file__).resolve().parent / "specs"
+CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
+    "dataset": None,  # option of conf/dataset
+    "experiment": None,  # option of conf/experiment; None where dgpbench has none
+    "overrides": (),  # what the cell changes in the experiment
+    "splits": None,  # how many splits it averages; None for all of the protocol
+    "metric": None,
+    "scale": 1.0,  # value shown = scale * metric + shift
+    "shift": 0.0,
+    "format": ".2f",
+    "better": "higher",
+    "case": None,  # of `dgpbench perf`, for tables of step times
+    "system": None,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one cell asks for."""
+
+    row: str
+    column: str
+    dataset: str | None
+    experiment: str | None
+    overrides: tuple[str, ...]
+    splits: int | None
+    metric: str | None
+    scale: float
+    shift: float
+    format: str
+    better: str
+    case: str | None
+    system: str | None
+    published: dict = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Spec:
+    name: str
+    title: str
+    units: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    places: dict[tuple[str, str], Place]
+    ours: str = "records"  # or perf
+    bold: str = "row"  # best within a row, a column, or none
+    italics: bool = False  # where the median Shapiro W is below 0.99
+    blank_above: float | None = None
+    minus_infinity: float | None = -1000.0  # smaller values are shown as minus infinity
+    baseline: str | None = None
+    footers: tuple[str, ...] = ()
+    printed_footers: dict = field(default_factory=dict)
+    variants: dict[str, dict] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    source: str | None = None  # of the published numbers
+    chosen: tuple[str, ...] = ()  # variants in force
+
+
+PUBLISHED_FIELDS = {
+    "source",
+    "table",
+    "dataset",
+    "model",
+    "inference",
+    "metric",
+    "n",
+    "error",
+    "error_divisor",
+}
+OWN_FIELDS = {
+    "title",
+    "units",
+    "ours",
+    "bold",
+    "italics",
+    "blank_above",
+    "minus_infinity",
+    "baseline",
+    "footers",
+    "printed_footers",
+    "variants",
+    "notes",
+    "rows",
+    "columns",
+    "published",
+}
+
+
+def names() -> list[str]:
+    """The tables there are, thesis chapters first."""
+    found = [path.stem for path in FOLDER.glob("*.yaml")]
+    return sorted(found, key=lambda name: (name[0] not in "S", not name[0].isdigit(), name))
+
+
+def load(name: str, variants: Sequence[str] = ()) -> Spec:
+    """The spec of a table by its name, or from a user's own yaml file, with the named variants in force."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else _packaged(name)
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"cannot read the table {path}: {' '.join(str(error).split())}") from None
+    spec = parse(path.stem, tree)
+    for variant in variants:
+        spec = _with_variant(spec, variant)
+    return spec
+
+
+def _packaged(name: str) -> Path:
+    known = {stem.lower(): stem for stem in names()}
+    if name.lower() not in known:
+        hint = did_you_mean(name, known.values())
+        raise UserError(
+            f"no table '{name}'{hint}; `dgpbench tables` lists them, or name a yaml file of your own"
+        )
+    return FOLDER / f"{known[name.lower()]}.yaml"
+
+
+def parse(name: str, tree: dict[str, Any]) -> Spec:
+    """A spec from its yaml tree; UserError where a field is unknown or one that is needed is missing."""
+    if not isinstance(tree, dict):
+        raise UserError(f"table {name}: the file must hold fields such as title, rows and columns")
+    for key, kind in (("title", str), ("units", str), ("rows", list), ("columns", list)):
+        if not isinstance(tree.get(key), kind) or not tree[key]:
+            raise UserError(f"table {name}: {key} is missing or not a {'list' if kind is list else 'text'}")
+    _known(f"table {name}", tree, OWN_FIELDS | set(CELL_FIELDS))
+    _known(f"table {name}, published", tree.get("published", {}), PUBLISHED_FIELDS)
+    for variant, change in tree.get("variants", {}).items():
+        _known(f"table {name}, variant {variant}", change, {"suffix", "metric", "unpublished", "about"})
+    base = {key: value for key, value in tree.items() if key in CELL_FIELDS}
+    published = tree.get("published", {})
+    rows = [_axis(name, entry) for entry in tree["rows"]]
+    columns = [_axis(name, entry) for entry in tree["columns"]]
+    places = {}
+    for row in rows:
+        for column in columns:
+            merged = {**CELL_FIELDS, **base, **_fields(row), **_fields(column)}
+            merged["overrides"] = (*row.get("overrides", ()), *column.get("overrides", ()))
+            place = Place(row["label"], column["label"], **merged, published=_wanted(published, row, column))
+            places[row["label"], column["label"]] = place
+    rest = {key: tree[key] for key in OWN_FIELDS - {"rows", "columns", "published"} if key in tree}
+    for key in ("footers", "notes"):
+        rest[key] = tuple(rest.get(key, ()))
+    spec = Spec(
+        name=name,
+        places=places,
+        source=published.get("source"),
+        rows=tuple(row["label"] for row in rows),
+        columns=tuple(c["label"] for c in columns),
+        **rest,
+    )
+    _consistent(spec)
+    return spec
+
+
+def _consistent(spec: Spec) -> None:
+    """UserError where fields do not fit together."""
+    choices = {
+        "bold": ({spec.bold}, ("row", "column", "none")),
+        "better": ({place.better for place in spec.places.values()}, ("higher", "lower")),
+        "footers": (set(spec.footers), ("median_difference", "ranks")),
+        "baseline": ({spec.baseline} - {None}, spec.columns),
+    }
+    for name, (given, allowed) in choices.items():
+        if given - set(allowed):
+            raise UserError(f"table {spec.name}: {name} must be one of: {', '.join(allowed)}")
+    if "median_difference" in spec.footers and not spec.baseline:
+        raise UserError(
+            f"table {spec.name}: the footer median_difference needs a baseline, one of its columns"
+        )
+
+
+def _axis(name: str, entry: str | dict) -> dict:
+    if not isinstance(entry, str | dict):
+        raise UserError(f"table {name}: '{entry}' is neither a dataset nor a mapping such as {{label: ...}}")
+    entry = {"dataset": entry} if isinstance(entry, str) else dict(entry)
+    if not entry.setdefault("label", entry.get("dataset")):
+        raise UserError(f"table {name}: {entry} needs a label")
+    _known(f"table {name}, {entry['label']}", entry, {"label", "published", *CELL_FIELDS})
+    _known(f"table {name}, {entry['label']}", entry.get("published") or {}, PUBLISHED_FIELDS)
+    return entry
+
+
+def _fields(entry: dict) -> dict:
+    return {key: value for key, value in entry.items() if key in CELL_FIELDS}
+
+
+def _wanted(shared: dict, row: dict, column: dict) -> dict:
+    """Which published cell this is; none if row and column name none, or one says `published: null`."""
+    given = [entry["published"] for entry in (row, column) if "published" in entry]
+    if not given or None in given:
+        return {}
+    own = {"dataset": row["dataset"]} if row.get("dataset") else {}
+    out = {**own, **shared}
+    for part in given:
+        out.update(part)
+    return out
+
+
+def _known(where: str, given: dict, allowed: set[str]) -> None:
+    for key in given:
+        if key not in allowed:
+            raise UserError(f"{where}: unknown field '{key}'{did_you_mean(key, allowed)}")
+
+
+def _with_variant(spec: Spec, name: str) -> Spec:
+    """The same table with another set of experiments, or another metric of the same records."""
+    if name not in spec.variants:
+        offered = did_you_mean(name, spec.variants) if spec.variants else "; it has none"
+        raise UserError(f"table {spec.name} has no variant '{name}'{offered}")
+    change = spec.variants[name]
+    places = {}
+    for key, place in spec.places.items():
+        experiment = f"{place.experiment}{change.get('suffix', '')}" if place.experiment else None
+        published = {} if change.get("unpublished") else place.published
+        places[key] = replace(
+            place, experiment=experiment, metric=change.get("metric", place.metric), published=published
+        )
+    return replace(spec, places=places, chosen=(*spec.chosen, name))

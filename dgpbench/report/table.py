@@ -1,0 +1,95 @@
+"""A table with everything that is known of it: spec, cells, variants; values as frames for the rules."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from dgpbench.report import cells as cells_module
+from dgpbench.report.cells import Cell, Records, Variant
+from dgpbench.report.published import find
+from dgpbench.report.rules import Summary, summarise
+from dgpbench.report.specs import Spec
+
+COLUMNS = ["row", "column", "split", "value"]
+
+
+@dataclass(frozen=True)
+class Table:
+    spec: Spec
+    cells: dict[tuple[str, str], Cell]
+    variants: list[Variant]
+
+    def ours(self, row: str, column: str) -> Summary | None:
+        cell = self.cells[row, column]
+        if self.spec.ours == "perf" and cell.values:
+            return Summary(statistics.median(cell.values.values()), None, len(cell.values))
+        return summarise(cell.values.values())
+
+    def published(self, row: str, column: str) -> Summary | None:
+        """The printed number as a summary; None if there is none or it is doubtful."""
+        found = self.cells[row, column].published
+        return None if found is None or found.doubtful else Summary(found.value, found.error, 1)
+
+    def frame(self) -> pd.DataFrame:
+        """Ours, one line per cell and split."""
+        lines = [
+            (*at, split, value) for at, cell in self.cells.items() for split, value in cell.values.items()
+        ]
+        return pd.DataFrame(lines, columns=COLUMNS)
+
+    def published_frame(self) -> pd.DataFrame:
+        """Published, one line per cell: dataset means, as printed. Doubtful cells are left out."""
+        lines = [(*at, 0, found.mean) for at in self.cells if (found := self.published(*at))]
+        return pd.DataFrame(lines, columns=COLUMNS)
+
+    def printed_footer(self, name: str, column: str):
+        """A footer as the publication prints it, or None."""
+        metric = self.spec.printed_footers.get(name)
+        place = self.cells[self.spec.rows[0], column].place
+        if not metric or not place.published:
+            return None
+        return find({**place.published, "dataset": self.spec.printed_footers["dataset"], "metric": metric})
+
+    @property
+    def done(self) -> int:
+        return sum(len(cell.values) for cell in self.cells.values())
+
+    @property
+    def expected(self) -> int:
+        return sum(cell.expected or 0 for cell in self.cells.values())
+
+    @property
+    def failed(self) -> int:
+        return sum(len(cell.failed) for cell in self.cells.values())
+
+
+def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Table:
+    if spec.ours == "perf":
+        return Table(spec, _perf_cells(spec, perf_files), [])
+    cells = cells_module.fill(spec, records)
+    return Table(spec, cells, cells_module.variants(spec, cells, records))
+
+
+def _perf_cells(spec: Spec, files: Sequence[Path]) -> dict[tuple[str, str], Cell]:
+    """Step times from the first perf.json that exists, in seconds, by turn."""
+    path = next((path for path in files if path.is_file()), None)
+    measured = json.loads(path.read_text(encoding="utf-8"))["cells"] if path else []
+    times = {(cell["case"], cell["system"]): cell for cell in measured}
+    out = {}
+    for at, place in spec.places.items():
+        cell = out[at] = Cell(place, find(place.published))
+        if not place.system:
+            cell.absent = "not measured: dgpbench perf runs on the processor"
+            continue
+        entry = times.get((place.case, place.system), {"status": "missing", "step_ms": []})
+        cell.values = {turn: ms / 1000 for turn, ms in enumerate(entry["step_ms"])}
+        cell.expected = max(len(cell.values), 1)
+        if entry["status"] not in ("ok", "missing"):
+            cell.failed = {0: f"{entry['status']}: {entry['reason']}"}
+    return out

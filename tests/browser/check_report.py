@@ -1,0 +1,165 @@
+"""The report page in a real browser: `make test-browser`. Not part of `make test`: it needs Chromium.
+
+Screenshots go to DGPBENCH_SCREENSHOTS (default: the test's own folder), to be looked at.
+"""
+
+import os
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from browser import Browser, missing
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "report"))
+
+from report_units import record, write  # noqa: E402
+from test_report_figures import letters_run  # noqa: E402
+
+from dgpbench.cli import main  # noqa: E402
+
+PHONE, DESKTOP = (390, 844), (1280, 900)
+LOADED = (
+    """return performance.getEntriesByType('resource').map(r => r.name).filter(n => !n.startsWith('data:'))"""
+)
+IMAGES = """return [...document.querySelectorAll('.picture img')].filter(i => i.offsetWidth)
+  .map(i => [i.className, i.naturalWidth])"""
+CELLS = """return [...document.querySelectorAll('#t-S7 > figure > .scroll > table > tbody > tr')]
+  .map(r => [r.cells[0].textContent, r.cells[1].textContent, r.cells[arguments[0]].dataset.value ?? null])"""
+LUMINANCE = """
+const parse = (c) => c.match(/[\\d.]+/g).slice(0, 3).map(Number).map((v) => {
+  v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+const light = (c) => { const [r, g, b] = parse(c); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+const paper = getComputedStyle(document.body).backgroundColor;
+return [...document.querySelectorAll(arguments[0])].slice(0, 50).map((element) => {
+  const [a, b] = [light(getComputedStyle(element).color), light(paper)];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05); });
+"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    """A report with runs done, a failed one, an own folder and draws."""
+    folder = tmp_path_factory.mktemp("report")
+    results = folder / "results"
+    values = {"boston": -2.5, "concrete": -3.1, "energy": -0.7, "kin8nm": 1.2, "power": -2.75}
+    for i, (name, shift) in enumerate((("linear", -0.4), ("sgp", 0.0), ("dgp2", 0.2))):
+        for dataset, value in values.items():
+            for split in range(3):
+                noise = 0.05 * ((7 * i + 3 * split + len(dataset)) % 5 - 2)
+                made = record(
+                    f"dsvi2017_{name}",
+                    dataset,
+                    split,
+                    {"test_loglik": value + shift + noise, "test_rmse": 1.0},
+                    training={"seconds": 10.0 + 30 * i},
+                    details={"pit_histogram": [0.1] * 10},
+                )
+                write(results, made)
+    write(
+        results,
+        record("dsvi2017_dgp2", "boston", 3, status="diverged", reason="not finite: bound <at> step 812"),
+    )
+    letters_run(results)
+    assert main(["report", "--results", str(results), "-o", str(folder / "out")]) == 0
+    return folder / "out" / "index.html"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if reason := missing():
+        pytest.skip(reason)
+    found = Browser(tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def shots(tmp_path_factory) -> Path:
+    given = os.environ.get("DGPBENCH_SCREENSHOTS")
+    folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    print(f"screenshots in {folder}")
+    return folder
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_it_fits_reads_and_loads_nothing(page, browser, shots, size, scheme):
+    browser.open(page, *size, scheme)
+    assert browser.run("return document.title") == "dgpbench report"
+    assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+    assert browser.run(LOADED) == []
+    background = browser.run("return getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+    for selector in ("h1", "tbody tr.ours td", "tbody tr.published td", ".notes li", "td small", "nav a"):
+        assert min(browser.run(LUMINANCE, selector)) >= 4.5, (selector, scheme)
+    images = browser.run(IMAGES)
+    assert images and all(name == f"only-{scheme}" and width > 300 for name, width in images)
+    assert browser.complaints() == []
+    stem = f"{'phone' if size == PHONE else 'desktop'}-{scheme}"
+    browser.screenshot(shots / f"{stem}.png")
+    for anchor in ("t-S7", "figures", "provenance"):
+        browser.run("document.getElementById(arguments[0]).scrollIntoView()", anchor)
+        browser.screenshot(shots / f"{stem}-{anchor}.png")
+
+
+def column(browser, index):
+    return browser.run(CELLS, index)
+
+
+def test_sorting_keeps_pairs_together(page, browser):
+    browser.open(page, *DESKTOP, "light")
+    before = column(browser, 3)
+    assert [row[:2] for row in before[:2]] == [["boston", "ours"], ["", "published"]]
+    button = browser.find("#t-S7 > figure > .scroll > table > thead th:nth-child(4) button")  # SGP
+    browser.click(button)
+    after = column(browser, 3)
+    values = [float(row[2]) for row in after if row[0]]
+    assert values == sorted(values, reverse=True) and sorted(map(str, after)) == sorted(map(str, before))
+    first = next(i for i, row in enumerate(after) if row[0] == "boston")
+    assert after[first + 1] == before[1]
+    browser.click(button)
+    assert [float(row[2]) for row in column(browser, 3) if row[0]] == sorted(values)
+    browser.click(button)
+    assert column(browser, 3) == before
+
+
+def test_details_of_a_failed_cell_and_its_records(page, browser, shots):
+    browser.open(page, *DESKTOP, "light")
+    cell = browser.find("#t-S7 td.failed")
+    browser.scroll_to(cell)
+    panel = "const p = document.getElementById('detail'); return p.hidden ? null : p.innerText"
+    assert browser.run(panel) is None
+    browser.hover(cell)
+    assert "split 3 diverged: not finite: bound <at> step 812" in browser.run(panel)
+    browser.screenshot(shots / "desktop-detail.png")
+    browser.click(cell)
+    links = browser.run("return [...document.querySelectorAll('#detail a')].map(a => a.href)")
+    assert len(links) == 4 and all(Path(unquote(urlsplit(link).path)).is_file() for link in links)
+    browser.press("\ue00c")  # Escape
+    assert browser.run(panel) is None
+    browser.run("document.activeElement.blur(); arguments[0].focus()", cell)  # by keyboard as well
+    assert "split 3 diverged" in browser.run(panel)
+
+
+def test_detail_stays_on_a_phone_screen(page, browser, shots):
+    browser.open(page, *PHONE, "dark")
+    cell = browser.find("#t-S7 td.failed")
+    browser.scroll_to(cell)
+    browser.click(cell)
+    box = browser.run(
+        "const r = document.getElementById('detail').getBoundingClientRect(); return [r.left, r.right, r.top]"
+    )
+    assert box[0] >= 0 and box[1] <= PHONE[0] and box[2] >= 0
+    browser.screenshot(shots / "phone-detail.png")
+
+
+def test_the_button_turns_light_to_dark(page, browser):
+    browser.open(page, *DESKTOP, "light")
+    browser.click(browser.find("#theme"))
+    assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(21, 25, 31)"
+    assert {name for name, _ in browser.run(IMAGES)} == {"only-dark"}
+    browser.click(browser.find("#theme"))
+    assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -1,0 +1,176 @@
+"""The numbers behind the figures, and that the files are there and of their kind."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_units import record, unit, units
+
+from dgpbench.cli import main
+from dgpbench.data.letters import sections
+from dgpbench.report import figures, specs
+from dgpbench.report.cells import Records
+from dgpbench.report.figures import calibration, density, marginals, projection, ranks, traces
+from dgpbench.report.figures.draws import kept_draws
+from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.table import build
+from dgpbench.store.scan import scan
+from dgpbench.store.write import write_unit
+
+
+def letters_run(results, overrides=(), split=0, rows=100, draws=2000, seed=0):
+    """A run on the letters whose draws are those of the truth: uniform over the ink above x."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 2.5, rows)
+    ink = sections(x)
+    ink[ink[:, :, 1].max(1) == 0, 0] = (0.4, 0.6)  # between the letters
+    length = ink[:, :, 1] - ink[:, :, 0]
+    part = np.stack([rng.choice(3, draws + 1, p=line / line.sum()) for line in length])
+    low, size = (np.take_along_axis(values, part, 1) for values in (ink[:, :, 0], length))
+    y = low + size * rng.random((rows, draws + 1))
+    table = {
+        "row": np.arange(rows) + 1000,
+        "output": np.zeros(rows, np.int16),
+        "y": y[:, 0],
+        "x": x[:, None],
+        "draws": y[:, 1:].astype(np.float32),
+    }
+    made = record("dsvi2017_sgp", "dgp_letters", split, {"test_loglik": 0.0}, overrides=overrides)
+    return write_unit(results, made, draws=table), table
+
+
+def test_density_is_that_of_the_draws(tmp_path):
+    _, table = letters_run(tmp_path)
+    found, notes = kept_draws(scan(tmp_path))
+    (run,) = found["dgp_letters"]
+    assert notes == []
+    edges = np.linspace(-0.5, 1.5, 41)
+    x, _, values = density.density(run, edges)
+    order = np.argsort(table["x"][:, 0])
+    np.testing.assert_array_equal(x, table["x"][order, 0])
+    inside = ((table["draws"][order[7]] >= edges[10]) & (table["draws"][order[7]] < edges[11])).mean()
+    assert values[7, 10] == pytest.approx(inside / 0.05)
+    np.testing.assert_allclose(values.sum(1) * 0.05, 1.0)  # all draws lie within these edges
+    picture = figures.make(figures.find("5.4"), scan(tmp_path))
+    total = (picture.data.density * (picture.data.y_high - picture.data.y_low)).groupby(picture.data.x).sum()
+    assert len(total) == 100 and (total > 0.98).all() and (total < 1 + 1e-9).all()
+
+
+def test_one_run_per_config_the_lowest_split_with_draws(tmp_path):
+    letters_run(tmp_path, split=3, rows=5, draws=20)
+    letters_run(tmp_path, split=1, rows=6, draws=20)
+    letters_run(tmp_path, ["model.num_inducing=7"], rows=4, draws=20)
+    (runs,) = kept_draws(scan(tmp_path))[0].values()
+    assert [(run.unit.record["split"], len(run.y)) for run in runs] == [(1, 6), (0, 4)]
+    assert [run.label for run in runs] == ["dsvi2017_sgp", "dsvi2017_sgp model.num_inducing=7"]
+
+
+def test_reference_records_have_no_draws_and_the_message_says_so():
+    with pytest.raises(Nothing, match="none of these runs has kept draws"):
+        kept_draws(
+            [type(u)(u.record, u.path.with_name("x.jsonl.gz")) for u in units("dsvi2017_sgp", "solar", [1.0])]
+        )
+
+
+def test_projection_is_that_of_scikit_learn():
+    from sklearn.decomposition import PCA
+
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4))
+    y = x[:, 0] + rng.normal(size=50)
+    mean, deviation, axes = projection.components(x, y)
+    points = np.column_stack([x, y])
+    scaled = (points - points.mean(0)) / points.std(0)
+    expected = PCA(2).fit_transform(scaled)
+    ours = ((points - mean) / deviation) @ axes
+    np.testing.assert_allclose(np.abs(ours), np.abs(expected), atol=1e-9)
+
+
+def test_marginal_densities_are_those_of_scipys_kernel_estimate():
+    from scipy.stats import gaussian_kde
+
+    draws = np.random.default_rng(2).gamma(2.0, 3.0, (3, 400)) + 50
+    found = marginals.standardised_densities(draws)
+    for line, values in zip(draws, found, strict=True):
+        z = (line - line.mean()) / line.std()
+        factor = 1.06 * 400**-0.2 * np.sqrt(399 / 400)  # scipy scales by the deviation with n - 1
+        np.testing.assert_allclose(values, gaussian_kde(z, factor)(marginals.GRID), rtol=1e-9)
+
+
+def test_traces_by_method_and_panel():
+    trace = [[1, 0.1, -10.0], [5, 0.5, -2.0]]
+    found = [
+        unit("dsvi2017_sgp", d, s, {"test_loglik": 0.0}, training={"trace": trace})
+        for d in ("energy", "boston")
+        for s in (0, 1)
+    ]
+    found += [
+        unit(
+            "dsvi2017_sgp_shared",
+            "energy",
+            0,
+            {"test_loglik": 0.0},
+            training={"trace": [[*line, 0.5] for line in trace]},
+        )
+    ]
+    frame = traces.trace_frame(found)
+    assert set(frame.panel) == {"energy", "boston"} and set(frame.method) == {"sgp", "sgp_shared"}
+    assert len(frame) == 10 and frame.step_size.notna().sum() == 2
+    spec = figures.FigureSpec("3.2", "traces", "t", x="step", step_size=True)
+    picture = traces.picture(spec, found)
+    assert picture.image()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert picture.data.bound.min() == -10.0
+    with pytest.raises(Nothing, match="no training trace"):
+        traces.picture(spec, units("dsvi2017_sgp", "energy", [1.0]))
+    by_likelihood = traces.trace_frame(found, "experiment")
+    assert set(by_likelihood.method) == {"sgp", "shared"}
+
+
+def test_groups_join_what_differs_by_less_than_the_critical_difference():
+    assert ranks.groups([5.0, 4.6, 3.0, 2.9, 1.0], 1.0) == [(0, 1), (2, 3)]
+    assert ranks.groups([3.0, 2.4, 1.8], 1.0) == [(0, 1), (1, 2)]
+    assert ranks.groups([3.0, 2.0, 1.0], 5.0) == [(0, 2)]
+    assert ranks.groups([3.0, 2.0, 1.0], 0.5) == []
+
+
+def test_calibration_curve_cumulates_the_mean_histogram():
+    histograms = [[0.2] + [0.8 / 9] * 9, [0.0] + [1 / 9] * 9]
+    found = [
+        unit("dsvi2017_sgp", "boston", s, {"test_loglik": 0.0}, details={"pit_histogram": h})
+        for s, h in enumerate(histograms)
+    ]
+    frame = calibration.curves(build(specs.load("S7"), Records(found)))
+    assert frame.share.iloc[1] == pytest.approx(0.1) and frame.share.iloc[-1] == pytest.approx(1.0)
+    assert list(frame.splits.unique()) == [2]
+
+
+def test_the_command_writes_png_pdf_and_the_data(tmp_path, capsys):
+    results, out = tmp_path / "results", tmp_path / "figures"
+    letters_run(results)
+    from dgpbench.store.reference import export
+
+    export(
+        units("dsvi2017_sgp", "boston", [-2.0, -2.2], training={"seconds": 3.0}),
+        results / "reference" / "x.jsonl.gz",
+    )
+    assert main(["figures", "-o", str(out), "--results", str(results)]) == 0
+    printed = capsys.readouterr().out
+    assert "3.3: not drawn, no finished run with experiment=natgrad_fixed*" in printed
+    for name in ("2.4", "5.4", "frontier-S7"):
+        png, pdf = ((out / f"figure-{name}.{kind}").read_bytes() for kind in ("png", "pdf"))
+        assert png[:4] == b"\x89PNG" and pdf[:5] == b"%PDF-"
+    dots = pd.read_csv(out / "figure-2.4.csv").set_index(["row", "column"])
+    assert (
+        dots["mean"]["boston", "SGP"] == pytest.approx(-2.1) and dots["published"]["boston", "SGP"] == -2.47
+    )
+    assert main(["figures", "3.3", "--results", str(results)]) == 2
+    assert "figure 3.3 cannot be drawn: no finished run with" in capsys.readouterr().err
+    assert main(["figures", "9.9"]) == 2
+    assert main(["figures", "dataset=energy"]) == 2
+    assert "name the figure" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_images_repeat_and_dark_is_another(tmp_path):
+    letters_run(tmp_path, rows=10, draws=50)
+    picture = figures.make(figures.find("5.4"), scan(tmp_path))
+    assert picture.image() == picture.image()
+    assert picture.image(theme="dark") != picture.image()
