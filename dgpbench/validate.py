@@ -174,7 +174,7 @@ def _latents(model: dict, inference: dict) -> None:
 def _quadrature(layers: list[str], model: dict, quadrature: dict) -> None:
     if layers.count("lv") != 1 or layers[-2] != "lv":
         raise UserError(
-            f"inference.bound=optimal integrates over one latent layer right below the last gp, as in [lv,gp]; "
+            "inference.bound=optimal integrates over one latent layer right below the last gp, as in [lv,gp]; "
             f"model.layers is {show_value(layers)}; use inference=iwvi"
         )
     index = str(len(layers) - 2)

@@ -174,3 +174,22 @@ def test_images_repeat_and_dark_is_another(tmp_path):
     picture = figures.make(figures.find("5.4"), scan(tmp_path))
     assert picture.image() == picture.image()
     assert picture.image(theme="dark") != picture.image()
+
+
+def test_prior_draws_have_the_prior_covariance():
+    """A GP: cov of f(x), f(x') over many draws; LV-GP: points of one x but other latents are nearly independent."""
+    from dgpbench.report.figures import prior
+
+    x = np.array([0.0, 0.0, 1.0])
+    rng = np.random.RandomState(0)
+    gp = np.stack([prior.draw(["gp"], x, rng) for _ in range(20_000)])
+    expected = np.exp(-0.5 * (x[:, None] - x[None]) ** 2)
+    np.testing.assert_allclose(np.cov(gp.T), expected, atol=0.04)
+    lv = np.stack([prior.draw(["lv", "gp"], x, rng) for _ in range(20_000)])
+    among = np.sqrt(1 / 3)  # E exp(-(w - w')^2 / 2) for w - w' ~ N(0, 2)
+    expected = np.where(np.eye(3, dtype=bool), 1.0, among * expected)
+    np.testing.assert_allclose(np.cov(lv.T), expected, atol=0.04)
+    deep = np.stack([prior.draw(["gp", "gp"], x, rng) for _ in range(20_000)])
+    np.testing.assert_allclose(deep[:, 0], deep[:, 1], atol=1e-2)  # without latents: a function of x
+    gap = x[2] + np.sqrt(2 - 2 * np.exp(-0.5)) * rng.randn(400_000)  # h(1) - h(0) = 1 + g(1) - g(0)
+    assert np.cov(deep.T)[0, 2] == pytest.approx(np.exp(-0.5 * gap**2).mean(), abs=0.04)

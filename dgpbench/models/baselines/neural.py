@@ -26,7 +26,12 @@ class NeuralModel:
         if cfg["inference"]["optimiser"] != "adam":
             raise UserError(
                 f"model={cfg['model']['name']} has no natural gradients, inference.optimiser="
-                f"{cfg['inference']['optimiser']} is not possible; use inference=dsvi"
+                f"{cfg['inference']['optimiser']} is not possible; use inference=adam or dsvi"
+            )
+        if cfg["inference"].get("bound", "vi") != "vi":
+            raise UserError(
+                f"model={cfg['model']['name']} is trained on its own bound, inference.bound="
+                f"{cfg['inference']['bound']} is not possible; use inference=adam or dsvi"
             )
 
     def network(self, dim: int, outputs: int) -> Network:

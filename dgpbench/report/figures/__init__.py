@@ -33,6 +33,7 @@ class FigureSpec:
     x: str = "seconds"
     step_size: bool = False
     panel: str = "dataset"
+    records: bool = True  # false: drawn from the model alone
 
 
 @lru_cache(maxsize=1)
@@ -68,6 +69,10 @@ def make(
     if spec.table:
         chosen = select(units, words) if words else units
         return module.picture(spec, build(specs.load(spec.table), Records(chosen)))
+    if not spec.records:
+        if words:
+            raise Nothing(f"it takes no records, so that {' '.join(words)} chooses nothing")
+        return module.picture(spec, [])
     chosen = [unit for unit in select(units, words or spec.select) if unit.record["status"] == "done"]
     if not chosen:
         raise Nothing(f"no finished run with {' '.join(words or spec.select)}")
