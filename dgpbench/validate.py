@@ -174,8 +174,8 @@ def _latents(model: dict, inference: dict) -> None:
 def _quadrature(layers: list[str], model: dict, quadrature: dict) -> None:
     if layers.count("lv") != 1 or layers[-2] != "lv":
         raise UserError(
-            "inference.bound=optimal integrates over one latent layer right below the last gp, as in [lv,gp]; "
-            f"model.layers is {show_value(layers)}; use inference=iwvi"
+            "inference.bound=optimal integrates over one latent layer right below the last gp, as in [lv,gp];"
+            f" model.layers is {show_value(layers)}; use inference=iwvi"
         )
     index = str(len(layers) - 2)
     dim = model.get("layer_overrides", {}).get(index, {}).get("latent_dim", model["latent_dim"])

@@ -10,12 +10,17 @@ import numpy as np
 from dgpbench.errors import UserError
 from dgpbench.suggest import did_you_mean
 
+MIXED_GPS = 5  # of an inner layer of the IWVI paper
 BATCHES_OF_DATA = 4  # training rows per row of a minibatch
 
 
 @dataclass(frozen=True)
 class Case:
-    """A sparse (depth 1) or deep GP trained with doubly stochastic variational inference and Adam."""
+    """A sparse (depth 1) or deep GP trained with doubly stochastic variational inference and Adam.
+
+    With `latent` dimensions at the input it is the IWVI paper's: inner layers of mixed GPs, the last layer by
+    natural gradients, and as many importance samples as `importance` says (0: plain variational inference).
+    """
 
     name: str
     batch: int
@@ -23,6 +28,8 @@ class Case:
     width: int  # outputs of each inner layer
     num_inducing: int
     depth: int
+    latent: int = 0
+    importance: int = 0
 
     @property
     def num_data(self) -> int:
@@ -30,8 +37,19 @@ class Case:
 
     @property
     def widths(self) -> list[int]:
-        """Dimensions from the inputs to the single output."""
-        return [self.inputs, *[self.width] * (self.depth - 1), 1]
+        """Dimensions from the inputs and latents to the single output."""
+        return [self.inputs + self.latent, *[self.width] * (self.depth - 1), 1]
+
+    @property
+    def gps(self) -> list[int]:
+        """GPs of each layer: as many as outputs, but for mixed ones."""
+        inner = min(MIXED_GPS, self.width) if self.latent else self.width
+        return [inner] * (self.depth - 1) + [1]
+
+    @property
+    def columns(self) -> int:
+        """Columns of a minibatch that pass through the layers."""
+        return self.batch * max(self.importance, 1)
 
     def to_dict(self) -> dict:
         return asdict(self)
@@ -52,12 +70,13 @@ def principal_map(X: np.ndarray, count: int) -> np.ndarray:
 
 
 def _standard_cases() -> dict[str, Case]:
-    """(a) the timing table of the DSVI paper, (b) a set of the shape of kin8nm."""
+    """(a) the timing table of the DSVI paper, (b) a set of the shape of kin8nm, (c) the IWVI paper's."""
     cases = []
     for group, batch, width in (("a", 10_000, 1), ("b", 1000, 8)):
         cases.append(Case(f"{group}-sgp", batch, 8, width, 100, 1))
         cases.append(Case(f"{group}-sgp500", batch, 8, width, 500, 1))
         cases += [Case(f"{group}-dgp{depth}", batch, 8, width, 100, depth) for depth in (2, 3, 4, 5)]
+    cases.append(Case("c-lvgpgp", 512, 8, 9, 128, 2, latent=1))
     return {case.name: case for case in cases}
 
 

@@ -31,16 +31,16 @@ class Flops:
 def count(case: Case, fewest: bool) -> Flops:
     """Flops of one step; `fewest`: every layer in the form that needs less, else in the `white` form."""
     layers = []
-    for i, (D, P) in enumerate(zip(case.widths[:-1], case.widths[1:], strict=True)):
+    for i, (D, P) in enumerate(zip(case.widths[:-1], case.gps, strict=True)):
         forms = [_layer(case, D, P, first=i == 0, form=form) for form in ("white", "quad")]
         layers.append(min(forms, key=lambda flops: flops.total) if fewest else forms[0])
     return Flops(sum(one.batch for one in layers), sum(one.square for one in layers))
 
 
 def _layer(case: Case, D: int, P: int, first: bool, form: str) -> Flops:
-    B, M = case.batch, case.num_inducing
+    B, M = case.columns, case.num_inducing
     distances = 2 * M * (D + 2)  # per column of k(Z, H): the augmented product has D + 2 inner terms
-    batch = distances * B * (2 if first else 3)  # forward, dZ, and dH but for the data
+    batch = distances * B * (2 if first and not case.latent else 3)  # forward, dZ, and dH but for the data
     batch += 2 * P * M * B * 3  # mean, and its gradient for both factors
     batch += 2 * P * M * M * B * 2  # quadratic form, and its gradient for C
     square = distances * M * 3  # k(Z, Z)

@@ -45,7 +45,7 @@ class Turns:
         self.cell = {"case": case.name, "system": system.name, "status": "ok", "reason": None}
         self.cell |= {"steps": 0, "step_ms": [], "loss": [], "build_seconds": None, "compile_seconds": None}
         self.cell |= {"peak_mb": None}
-        self.case = case
+        self.case = system.at(case)
 
     @property
     def alive(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgpbench.errors import UserError
@@ -25,18 +25,25 @@ MALLOC = {
 
 @dataclass(frozen=True)
 class System:
-    """A library at a precision. `only_sparse`: it has no deep model."""
+    """A library at a precision. `only_sparse`: it has no deep model. `importance`: samples of iwvi."""
 
     library: str
     precision: str
     only_sparse: bool = False
+    importance: int = 0
 
     @property
     def name(self) -> str:
-        return f"{self.library}-{self.precision}"
+        return f"{'iwvi' if self.importance else self.library}-{self.precision}"
 
     def takes(self, case: Case) -> bool:
-        return case.depth == 1 or not self.only_sparse
+        if case.latent:  # no peer has importance-weighted inference for deep GPs
+            return self.library == "dgpbench"
+        return not self.importance and (case.depth == 1 or not self.only_sparse)
+
+    def at(self, case: Case) -> Case:
+        """The case as this system runs it."""
+        return replace(case, importance=self.importance) if case.latent else case
 
 
 SYSTEMS = {
@@ -45,6 +52,8 @@ SYSTEMS = {
         System("dgpbench", "float64"),
         System("dgpbench", "mixed"),
         System("dgpbench", "float32"),
+        System("dgpbench", "float64", importance=5),
+        System("dgpbench", "mixed", importance=5),
         System("gpflow", "float64", only_sparse=True),
         System("gpflux", "float64"),
         System("gpflux", "float32"),

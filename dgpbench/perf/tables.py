@@ -9,7 +9,11 @@ from dgpbench.perf.ratios import PAIRS, cells_of, median_ms, rate_and_share, rat
 from dgpbench.perf.systems import SYSTEMS
 
 NOTHING = "–"
-GROUPS = {"a": "(a) batch 10,000, inner width 1", "b": "(b) batch 1000, inner width 8"}
+GROUPS = {
+    "a": "(a) batch 10,000, inner width 1",
+    "b": "(b) batch 1000, inner width 8",
+    "c": "(c) LV-GP-GP, batch 512, M=128, 5 mixed GPs",
+}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ STEP_MS = {  # with one layer; another costs as much again, and SGP500 twelve ti
     "dgpbench-float64": 10.0,
     "dgpbench-mixed": 5.0,
     "dgpbench-float32": 4.0,
+    "iwvi-float64": 25.0,
+    "iwvi-mixed": 20.0,
     "gpflow-float64": 30.0,
     "gpflux-float64": 20.0,
     "gpflux-float32": 15.0,
@@ -39,7 +41,7 @@ def stored() -> dict:
     for case in CASES.values():
         for name, system in SYSTEMS.items():
             if system.takes(case):
-                middle = STEP_MS[name] * (case.depth if case.num_inducing == 100 else 12)
+                middle = STEP_MS[name] * (case.depth if case.num_inducing < 500 else 12)
                 bad = name == "gpflux-float32" and case.name.startswith("a-dgp")
                 times = [2 * middle, middle, 0.5 * middle]
                 cells.append(cell(case.name, name, times, "nan" if bad else "ok"))

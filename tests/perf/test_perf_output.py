@@ -17,7 +17,7 @@ def folder(tmp_path):
 
 
 def test_rows():
-    times_a, ratios_a, times_b, ratios_b, details = tables.tables(stored())
+    times_a, ratios_a, times_b, ratios_b, times_c, _, details = tables.tables(stored())
     assert times_a.header == ["system", "SGP", "SGP500", "DGP2", "DGP3", "DGP4", "DGP5"]
     rows = {row[0]: row[1:] for row in times_a.rows}
     assert rows["dgpbench mixed"] == ["5.00", "60.0", "10.0", "15.0", "20.0", "25.0"]
@@ -26,7 +26,8 @@ def test_rows():
     pairs = {row[0]: row[1:] for row in ratios_a.rows}
     assert pairs["dgpbench mixed against gpflux float64"] == ["4.00x"] * 6
     assert pairs["dgpbench mixed against gpflux float32"][:3] == ["3.00x", "3.00x", "–"]
-    assert len(details.rows) == 12 * 7 + 4
+    assert len(details.rows) == 12 * 7 + 4 + 5
+    assert {row[0]: row[1] for row in times_c.rows}["iwvi mixed"] == "40.0"
     assert details.rows[1][:5] == ["a-sgp", "dgpbench mixed", "5.00", "2.50", "10.0"]
     assert details.rows[1][7:] == ["3.2", "812"]
 
@@ -39,6 +40,8 @@ def test_replot_writes_table_and_picture(folder, capsys):
     text = (folder / "perf.md").read_text()
     assert "| dgpbench mixed | 5.00 | 60.0 | 10.0 | 15.0 | 20.0 | 25.0 |" in text
     assert "(a) M=100: 2.00x (worst a-sgp 2.00x), target 2.2x: not met" in text
+    assert "LV-GP-GP IWVI, K=5, float64: 2.50x the step of VI, at most 3x wanted: met" in text
+    assert "LV-GP-GP IWVI, K=5, mixed: 4.00x the step of VI, at most 3x wanted: not met" in text
     picture = (folder / "perf.png").read_bytes()
     assert picture.startswith(b"\x89PNG") and len(picture) > 20_000
 

@@ -177,7 +177,7 @@ def test_images_repeat_and_dark_is_another(tmp_path):
 
 
 def test_prior_draws_have_the_prior_covariance():
-    """A GP: cov of f(x), f(x') over many draws; LV-GP: points of one x but other latents are nearly independent."""
+    """Covariances over many draws, in closed form for GP and LV-GP, by Monte Carlo for GP-GP."""
     from dgpbench.report.figures import prior
 
     x = np.array([0.0, 0.0, 1.0])

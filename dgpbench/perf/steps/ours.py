@@ -10,16 +10,19 @@ from dgpbench.inference.optimise import rates_from_config
 from dgpbench.models import init
 from dgpbench.models.gp import JITTER, step_spec
 from dgpbench.models.parameters import unconstrain
-from dgpbench.perf.cases import Case
+from dgpbench.perf.cases import MIXED_GPS, Case
 
 __all__ = ["build", "set_threads"]
 
 
 def build(case: Case, precision: str):
-    layers = ",".join(["gp"] * case.depth)
+    layers = ",".join(["lv"] * bool(case.latent) + ["gp"] * case.depth)
+    kind = ["model=lv_gp_gp", f"model.latent_dim={case.latent}", f"model.inner_gps={MIXED_GPS}"]
+    kind.append(f"inference={'iwvi' if case.importance else 'vi'}")
+    kind += [f"inference.importance_samples={case.importance}"] if case.importance else []
     cfg = compose(
         [
-            "model=sgp",
+            *(kind if case.latent else ["model=sgp"]),
             f"model.layers=[{layers}]",
             f"model.width={case.width}",
             f"model.num_inducing={case.num_inducing}",
