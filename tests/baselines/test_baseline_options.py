@@ -12,7 +12,7 @@ WRONG = {
     "model=cvae_50 model.hidden=[2.5]": r"model.hidden=\[2.5\] is not allowed",
     "model=cvae_50 model.hidden=50": "model.hidden=50 is not allowed; model.hidden must be a list",
     "model=cvae_50 model.likelihood_variance=0": "model.likelihood_variance=0 .* above 0",
-    "model=cvae_50 inference=ngd_adam": "model=cvae_50 has no natural gradients, .* use inference=dsvi",
+    "model=cvae_50 inference=ngd_adam": "model=cvae_50 has no natural gradients, .* use inference=adam or dsvi",
     "model=mdn model.components=0": "model.components=0 is not allowed; .* a whole number at least 1",
     "model=mdn model.hidden=[0]": r"model.hidden=\[0\] is not allowed",
     "model=mdn inference.samples=5": "inference.samples=5 is not possible with model=mdn",

@@ -11,7 +11,13 @@ from dgpbench.engine.context import RunContext, Silent
 from dgpbench.models.base import create
 
 N_TRAIN, N_ALL, DIM, OUTPUTS, SAMPLES = 30, 34, 2, 2, 64
-SMALL = ["budget.steps=5", f"protocol.test_samples={SAMPLES}", "protocol.draws=64", "engine.xla=false"]
+SMALL = [
+    "budget.steps=5",
+    f"protocol.test_samples={SAMPLES}",
+    "protocol.draws=64",
+    "protocol.latent_samples=64",
+    "engine.xla=false",
+]
 
 
 def arrays(rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -69,6 +69,8 @@ class ConditionalVAE:
 class CVAE(NeuralModel):
     """Trained on the evidence lower bound with analytic KL; at test time w comes from its prior."""
 
+    latent = True  # predictions average over latent variables: protocol.latent_samples of them
+
     def __init__(self, cfg: dict):
         self.latent_dim = option(cfg, "latent_dim", COUNT)
         self.hidden = hidden_sizes(cfg)
