@@ -168,17 +168,18 @@ class GPModel:
         tensors = {name: tf.constant(v) for name, v in self.values.items() if name != "jitter"}
         chosen = tf.constant(rows, tf.int32) if free else None
         prepared, _ = prepare(self.model, tensors, self.values["jitter"], rows=chosen)
-        bound = replace(bound_of(self.cfg, self.model), samples=1)
-        rng = np.random.RandomState(seed)
+        bound, rng, N = bound_of(self.cfg, self.model), np.random.RandomState(seed), len(X)
         X, Y = tf.constant(self._inputs(X).T), tf.constant(Y.T)
+        each = max(1, PREDICT_COLUMNS // (bound.importance * N))
         draws = []
-        for _ in range(samples):
-            noise = tf.constant(rng.randn(self.model.noise_dim, bound.importance * X.shape[1]))
-            w, log_weight = weighted_latents(self.model, prepared, bound, X, Y, noise, tf.constant(0))
-            gumbel = rng.gumbel(size=log_weight.shape)
-            pick = np.argmax(log_weight.numpy() + gumbel, 0)  # a draw in proportion to the weights
-            draws.append(np.concatenate([v.numpy()[:, pick, np.arange(len(pick))] for v in w]).T)
-        return np.stack(draws)
+        for start in range(0, samples, each):
+            part = replace(bound, samples=min(each, samples - start))
+            noise = tf.constant(rng.randn(self.model.noise_dim, part.columns * N))
+            w, log_weight = weighted_latents(self.model, prepared, part, X, Y, noise, tf.constant(0))
+            pick = np.argmax(log_weight.numpy() + rng.gumbel(size=log_weight.shape), 0)  # by their weights
+            chosen = np.concatenate([v.numpy()[:, pick, np.arange(len(pick))] for v in w])  # dim, S N
+            draws.append(chosen.T.reshape(part.samples, N, -1))
+        return np.concatenate(draws)
 
     def parameters(self) -> dict[str, np.ndarray]:
         return self.values

@@ -75,7 +75,7 @@ def fast(structure, values, fixed, X, Y, noise, kind, parts, num_data, natural=(
     chunks, a = [], 0
     for size in parts:
         block = slice(a, a + size)
-        piece = tf.constant(noise[:, :, block].reshape(structure.noise_dim, -1))
+        piece = tf.reshape(noise[:, :, block], (structure.noise_dim, -1))
         chunks.append((*columns(X[block], Y[block]), piece, tf.constant(a)))
         a += size
     tensors = raw(values)
