@@ -38,12 +38,16 @@ def chunk_seed(seed: int, index: int) -> int:
 
 
 Predict = Callable[[np.ndarray, int, int], Predictive]  # X, samples, seed
+Density = Callable[[np.ndarray, np.ndarray, int, int], np.ndarray | None]  # X, Y, samples, seed: terms (S, N)
 
 
-def evaluate(predict: Predict, split, protocol: dict, seed: int) -> Evaluation:
+def evaluate(
+    predict: Predict, split, protocol: dict, seed: int, density: Density | None = None
+) -> Evaluation:
     """Score `predict(X, samples, seed)` on the test rows of `split` (the first `max_test` of them).
 
-    A model that answers with draws is asked for `draws` of them instead of `test_samples`.
+    A model that answers with draws is asked for `draws` of them instead of `test_samples`. `density`, where a
+    model has it and it answers, gives log p(y | x) in place of the mixture of `predict`.
     Raises Diverged, with the reason, where a prediction or a metric is not finite.
     """
     if split.task not in SCORERS:
@@ -63,8 +67,9 @@ def evaluate(predict: Predict, split, protocol: dict, seed: int) -> Evaluation:
             predictive = predict(X[part], samples, chunk_seed(seed, index))
         if problem := predictive.problem():
             raise Diverged(f"{problem} (test rows {start} to {start + len(X[part]) - 1})")
+        terms = density(X[part], Y[part], samples, chunk_seed(seed, index)) if density else None
         with np.errstate(all="ignore"):  # looked for below
-            scorer.add(predictive, Y[part], start)
+            scorer.add(predictive, Y[part], start, terms)
     with np.errstate(all="ignore"):
         metrics, details, predictions, draws = scorer.finish(X, Y, rows)
     bad = [name for name, value in metrics.items() if value is not None and not math.isfinite(value)]

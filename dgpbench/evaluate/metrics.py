@@ -47,20 +47,29 @@ class RegressionScorer:
         """How many samples to ask of such a model: draws are needed in full, components once per sample."""
         return self.num_samples if predictive.kind == "mixture" else max(self.num_samples, self.num_draws)
 
-    def add(self, predictive: Predictive, Y: np.ndarray, offset: int) -> None:
-        """Score the rows offset, offset + 1, ... of the test set."""
+    def add(
+        self, predictive: Predictive, Y: np.ndarray, offset: int, terms: np.ndarray | None = None
+    ) -> None:
+        """Score the rows offset, offset + 1, ... of the test set.
+
+        `terms` (S, N), if any, take the place of the components in the log density: its log is their
+        log-mean-exp.
+        """
         if predictive.kind == "probs":
             raise ValueError("class probabilities given for a regression task")
         shape = (predictive.num_points, predictive.mixture_mean().shape[1])
         if shape != Y.shape:
             raise ValueError(f"predictions are for shape {shape}, observations have {Y.shape}")
         self.components, self.sampled = predictive.num_components, predictive.log_weights is None
+        if terms is not None:
+            self.components, self.sampled = len(terms), True
         for start in range(0, len(Y), ROWS):
             part = slice(start, start + ROWS)
             fields = {f: a[:, part] for f in predictive.FIELDS if (a := getattr(predictive, f)) is not None}
-            self._add_rows(Predictive(**fields), Y[part], offset + start)
+            part_terms = None if terms is None else terms[:, part]
+            self._add_rows(Predictive(**fields), Y[part], offset + start, part_terms)
 
-    def _add_rows(self, predictive: Predictive, Y: np.ndarray, offset: int) -> None:
+    def _add_rows(self, predictive: Predictive, Y: np.ndarray, offset: int, terms: np.ndarray | None) -> None:
         N, P = Y.shape
         y = Y.ravel()
         draws = predictive.draw(self.num_draws, self.seed, offset)  # n, N, P
@@ -75,12 +84,16 @@ class RegressionScorer:
         self._keep("mean", predictive.mixture_mean())
         self._keep("sd", predictive.mixture_sd())
         if predictive.kind == "mixture":
-            logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
-            self._keep("log_density", mixture.log_density(logp, predictive.log_weights))
+            logp = terms
+            if logp is None:
+                logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
+            weights = predictive.log_weights if terms is None else None
+            self._keep("log_density", mixture.log_density(logp, weights))
             if self.sampled:
                 self.influence = self.influence + mixture.loglik_influence(logp)
             mean, sd = predictive.mean.reshape(-1, N * P), np.sqrt(predictive.var).reshape(-1, N * P)
-            weights = None if self.sampled else np.repeat(predictive.weights, P, axis=1)  # S, N * P
+            weights = predictive.log_weights
+            weights = None if weights is None else np.repeat(predictive.weights, P, axis=1)  # S, N * P
             pit = mixture.cdf(mean, sd, y, weights)
             if len(mean) <= EXACT_COMPONENTS:
                 score = crps.crps_mixture(mean, sd, y, weights)

@@ -17,7 +17,7 @@ from dgpbench.evaluate.predictive import Predictive
 from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
 from dgpbench.keys import later_defaults
-from dgpbench.models import init
+from dgpbench.models import density, init
 from dgpbench.models.deep_gp import DeepGP, mixed_outputs, prepare, propagate
 from dgpbench.models.joint import UNROLLED
 from dgpbench.models.latent import LatentLayer
@@ -146,6 +146,14 @@ class GPModel:
             means.append(out[0].numpy()[:, : len(part)])
             variances.append(out[1].numpy()[:, : len(part)])
         return Predictive(mean=np.concatenate(means, 1), var=np.concatenate(variances, 1))
+
+    def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
+        """log p(y | x) better than from the mixture of `predict` (density.py), as the logs of terms (S, N)
+        whose mean it is; None where the mixture is as good, or there is no other way."""
+        if not self.latent or not density.possible(self.model):
+            return None
+        inner = max(1, samples // density.NODES)
+        return density.log_density(self.model, self._prepared, self._inputs(X), Y, inner, seed)
 
     def posterior_latents(
         self, X: np.ndarray, Y: np.ndarray | None, samples: int, seed: int, rows: np.ndarray | None = None
