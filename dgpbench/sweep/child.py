@@ -164,7 +164,9 @@ class _Clock:
 
 
 def _stop(number, frame) -> None:
-    """Outside of training, where the engine has its own handler, a signal ends the unit at once."""
+    """Outside of training, where the engine has its own handler, a signal ends the unit at once; further ones
+    do not disturb the end."""
+    signal.signal(number, signal.SIG_IGN)
     error = Interrupted(number, 0)
     error.args = (f"stopped by signal {number} outside of training; the same command resumes it",)
     raise error

@@ -113,12 +113,12 @@ def alive(lease: Lease, path: Path) -> bool:
         return False
 
 
-def remove_stale(results: Path) -> int:
-    """Remove the leases of dead holders; returns how many."""
-    stale = [lease for lease, living in leases(results) if not living]
-    for lease in stale:
-        _remove(_path(results, lease.key), lease)
-    return len(stale)
+def drop_stale(results: Path, key: str) -> None:
+    """Remove the lease of a unit whose holder is dead, once its end is recorded."""
+    path = _path(results, key)
+    held = read(path)
+    if held is not None and not alive(held, path):
+        _remove(path, held)
 
 
 def _path(results: Path, key: str) -> Path:
@@ -145,8 +145,8 @@ def _place(draft: Path, path: Path) -> bool:
 
 
 def _same_job(held: Lease, ours: Lease) -> bool:
-    """A job that was requeued finds the lease of its first life."""
-    return held.job is not None and held.job == ours.job and held.token != ours.token
+    """A job that was requeued to another host finds the lease of its first life, and need not see it age."""
+    return held.job is not None and held.job == ours.job and held.host != ours.host
 
 
 def _remove(path: Path, held: Lease | None) -> None:

@@ -10,6 +10,7 @@ from dgpbench.machine import git_commit, processor, versions
 from dgpbench.store.scan import Unit
 from dgpbench.store.schema import build_record
 from dgpbench.store.write import write_unit
+from dgpbench.sweep.lease import drop_stale
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.state import find_record, timed
 
@@ -44,6 +45,13 @@ def record_outcome(
         **fields,
     )
     return write_unit(plan.results, record)
+
+
+def record_lost(plan: Plan, index: int, status: str, reason: str) -> Unit:
+    """The same for a unit whose whole job has gone; its lease goes with it."""
+    unit = record_outcome(plan, index, status, reason)
+    drop_stale(plan.results, plan.units[index].key)
+    return unit
 
 
 def death(code: int, oom_kills: int) -> tuple[str, str]:

@@ -204,6 +204,8 @@ class Pool:
                     "`dgpbench doctor` checks the installation"
                 )
         status, reason = slot.verdict or death(code, oom_kills() - slot.oom_before)
+        if self.stopped and not slot.verdict:
+            status, reason = "interrupted", "stopped with the sweep; the same command resumes it"
         settings, first = self.plan.settings[self.plan.units[slot.index].config], slot.child.units == 1
         self.attempts[slot.index] += 1
         killed = status == "interrupted" and self.attempts[slot.index] <= settings.retries

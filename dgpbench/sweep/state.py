@@ -26,6 +26,7 @@ class State:
     folder: Path | None = None
     seconds: float | None = None
     lease: Lease | None = None
+    mark: tuple | None = None  # of the record's file: another one means a newer record
 
 
 class Observer:
@@ -46,14 +47,16 @@ class Observer:
         lease, alive = held.get(self.plan.units[index].key, (None, False))
         found = self._record(index)
         if found and found["status"] == "done":
-            return State("done", None, found["folder"], found["wall_seconds"])
+            return State("done", None, found["folder"], found["wall_seconds"], mark=found["mark"])
         if lease and alive:
             return State("running", lease.describe(), lease=lease)
         if lease:
             return State("stale", f"{lease.describe()} has gone without a word", lease=lease)
         if found is None:
             return State("missing")
-        return State(found["status"], found["reason"], found["folder"], found["wall_seconds"])
+        return State(
+            found["status"], found["reason"], found["folder"], found["wall_seconds"], mark=found["mark"]
+        )
 
     def _record(self, index: int) -> dict | None:
         """Status, reason, time and folder of the unit's record; a done one before others."""
@@ -75,7 +78,7 @@ class Observer:
                 record = read_record(folder)
             except ValueError:
                 record = None
-            self._seen[folder] = mark, record and _brief(record, folder)
+            self._seen[folder] = mark, record and _brief(record, folder) | {"mark": mark}
         return self._seen[folder][1]
 
     def _candidates(self, index: int) -> Sequence[Path]:

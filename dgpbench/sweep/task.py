@@ -22,7 +22,7 @@ def run_task(
     unit writes its checkpoint, and the job asks to be queued again."""
     ensure_writable(plan.results)
     near: list[int] = []
-    pool = Pool(plan, 1, force=force and not _restarted(), job=job or slurm_job(), watcher=watcher)
+    pool = Pool(plan, 1, force=force, job=job or slurm_job(), watcher=watcher)
 
     def limit(number, frame) -> None:
         near.append(number)
@@ -32,7 +32,8 @@ def run_task(
     try:
         pool.run(indices)
     except Interrupted:
-        if not (near and plan.launcher.name == "slurm" and plan.launcher.requeue and _requeue()):
+        ours = plan.launcher.name == "slurm" and plan.launcher.requeue
+        if not (near and ours and not force and _requeue()):  # with force it would begin again and again
             raise
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -42,11 +43,6 @@ def slurm_job() -> str | None:
     """This job as squeue names it: 123, or 123_4 in an array."""
     array, task = (os.environ.get(f"SLURM_ARRAY_{name}") for name in ("JOB_ID", "TASK_ID"))
     return f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID")
-
-
-def _restarted() -> bool:
-    """A job that was requeued goes on; it does not force its units a second time."""
-    return int(os.environ.get("SLURM_RESTART_COUNT") or 0) > 0
 
 
 def _requeue() -> bool:

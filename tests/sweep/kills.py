@@ -43,11 +43,10 @@ def harass(folder: Path, sweep: list[str], kills: int, pause: tuple[float, float
             assert before.get(place, seen) == seen, f"{place} was done and has changed"
         assert set(before) <= set(now), "a finished unit is lost"
         before = now
-        workers = _workers(running)
         if running.poll() is not None:
             running = start()
-        elif workers and rng.random() < 2 / 3:
-            hits["worker"] += _kill(rng.choice(workers))
+        elif rng.random() < 2 / 3:
+            hits["worker"] += _kill_one(running, rng)
         else:
             running.send_signal(signal.SIGKILL)
             running.wait()
@@ -59,16 +58,16 @@ def harass(folder: Path, sweep: list[str], kills: int, pause: tuple[float, float
     return {"done": before, **hits}
 
 
-def _workers(running: subprocess.Popen) -> list[psutil.Process]:
-    try:
-        return psutil.Process(running.pid).children()
-    except psutil.Error:
-        return []
-
-
-def _kill(process: psutil.Process) -> int:
-    try:
-        process.kill()
-    except psutil.Error:
-        return 0
-    return 1
+def _kill_one(running: subprocess.Popen, rng: random.Random) -> int:
+    """Kill one of the sweep's workers once it has some; returns how many were killed."""
+    end = time.monotonic() + 10.0
+    while running.poll() is None and time.monotonic() < end:
+        try:
+            if workers := psutil.Process(running.pid).children():
+                time.sleep(rng.uniform(0.0, 0.5))
+                rng.choice(workers).kill()
+                return 1
+        except psutil.Error:
+            continue
+        time.sleep(0.02)
+    return 0

@@ -4,6 +4,9 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dgpbench.store.scan import scan
@@ -39,13 +42,27 @@ def data(folder: Path) -> list[str]:
     return ["dataset=csv", f"dataset.path={file if file.exists() else write_data(folder)}"]
 
 
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "dgpbench", *args]
+def command(*args: str, python: str = sys.executable) -> list[str]:
+    return [python, "-m", "dgpbench", *args]
 
 
-def dgpbench(folder: Path, *args: str, seconds: float = 120, **env: str) -> subprocess.CompletedProcess:
-    return subprocess.run(command(*args), cwd=folder, env=environment(**env), capture_output=True, text=True,
+def dgpbench(folder: Path, *args: str, seconds: float = 120, python: str = sys.executable,
+             **env: str) -> subprocess.CompletedProcess:
+    words = command(*args, python=python)
+    return subprocess.run(words, cwd=folder, env=environment(**env), capture_output=True, text=True,
                           timeout=seconds)
+
+
+@contextmanager
+def started(folder: Path, *args: str, python: str = sys.executable, **env: str) -> Iterator[subprocess.Popen]:
+    """The command in the background; whatever happens, it does not outlive the block."""
+    process = subprocess.Popen(command(*args, python=python), cwd=folder, env=environment(**env),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def sweep(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess:
@@ -72,3 +89,18 @@ def metrics(folder: Path) -> dict:
 
 def status(folder: Path) -> list[dict]:
     return json.loads(dgpbench(folder, "status", "--json").stdout)["units"]
+
+
+def training(folder: Path, but=(), seconds: float = 120) -> dict:
+    """The lease of a unit that is well into its training."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for path in (folder / "results/.leases").glob("*.json"):
+            try:
+                lease = json.loads(path.read_text())
+            except (OSError, ValueError):
+                continue
+            if lease["progress"].get("step", 0) > 0 and lease["job"] not in but:
+                return lease
+        time.sleep(0.2)
+    raise AssertionError("no unit got going")

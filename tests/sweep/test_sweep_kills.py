@@ -13,9 +13,9 @@ def test_thirty_kills_over_forty_units(tmp_path):
     disturbed, calm = tmp_path / "disturbed", tmp_path / "calm"
     for folder in (disturbed, calm):
         folder.mkdir()
-        write_data(folder, rows=3000)
+        write_data(folder, rows=5000)
     units = ["model=linear", "seed=0,1", "launcher.workers=2"]
-    told = harass(disturbed, [*data(disturbed), *units], KILLS, pause=(0.05, 1.0))
+    told = harass(disturbed, [*data(disturbed), *units], KILLS, pause=(0.05, 0.9))
     assert told["sweep"] >= 5 and told["worker"] >= 5
     assert len(told["done"]) < UNITS, "all was done before the kills were over: they proved nothing"
 
