@@ -78,7 +78,7 @@ def _check_address(address: str | None) -> None:
 
 
 def _no_cluster(address: str | None, reason: str) -> str:
-    advice = "start one with `ray start --head`, or leave the address out"
+    advice = "start one with `ray start --head`, see that its token is set here too, or leave the address out"
     return f"no Ray cluster at launcher.address={address} ({reason}); {advice}"
 
 

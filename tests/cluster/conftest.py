@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import shutil
 import socket
 import subprocess
@@ -42,26 +43,28 @@ def slurm():
 
 @pytest.fixture
 def ray_cluster(tmp_path):
-    """Python with Ray, and the address of a head node of two CPUs."""
+    """Python with Ray, the address of a head node of two CPUs, and the environment that lets one in: the
+    cluster asks for a token, made up for this test."""
     python = Path(os.environ.get("DGPBENCH_RAY_ENV", "no such folder"), "bin", "python")
     if not python.exists():
         pytest.skip("there is no environment with Ray: `make test-cluster` makes one where Ray can be had")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    folder, token = Path(tempfile.mkdtemp(prefix="ray-")), {
+        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     options = ["--head", "--block", f"--port={port}", "--num-cpus=2",
                "--include-dashboard=false", f"--temp-dir={folder}", "--disable-usage-stats"]
     with open(tmp_path / "ray.log", "wb") as log:
         command = [str(python), str(python.with_name("ray")), "start", *options]
-        head = subprocess.Popen(command, stdout=log, stderr=log, env=environment())
+        head = subprocess.Popen(command, stdout=log, stderr=log, env=environment(**token))
     try:
         end = time.monotonic() + 60
         while "Ray runtime started" not in (tmp_path / "ray.log").read_text():
             assert head.poll() is None and time.monotonic() < end, (tmp_path / "ray.log").read_text()
             time.sleep(0.2)
         host = re.search(r"Local node IP: (\S+)", (tmp_path / "ray.log").read_text())[1]
-        yield str(python), f"{host}:{port}"
+        yield str(python), f"{host}:{port}", token
     finally:
         head.terminate()  # with --block it ends what it started
         head.wait(60)

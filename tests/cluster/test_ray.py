@@ -6,10 +6,10 @@ from sweep_tools import data, dgpbench, metrics, records, started, training
 
 
 def test_fail_kill_lose_the_worker_resume_and_nothing_twice(tmp_path, ray_cluster):
-    python, address = ray_cluster
+    python, address, token = ray_cluster
     where = ["launcher=ray", f"launcher.address={address}", "launcher.poll=1"]
     arguments = ["sweep", *data(tmp_path), *UNITS, *where]
-    with started(tmp_path, *arguments, python=python) as first:
+    with started(tmp_path, *arguments, python=python, **token) as first:
         killed = training(tmp_path)
         assert killed["job"].startswith("ray ")
         psutil.Process(killed["pid"]).kill()  # its supervisor sees it and tries again
@@ -23,7 +23,7 @@ def test_fail_kill_lose_the_worker_resume_and_nothing_twice(tmp_path, ray_cluste
     resumed = [r["training"]["resumed_from"] for r in found.values() if r["training"].get("resumed_from")]
     assert len(resumed) == 1 and 0 < resumed[0][0] < STEPS  # the one that had time to write a checkpoint
 
-    second = dgpbench(tmp_path, *arguments, python=python)
+    second = dgpbench(tmp_path, *arguments, python=python, **token)
     assert "0 to run" in second.stderr and second.returncode == 1
 
     calm = tmp_path / "calm"
