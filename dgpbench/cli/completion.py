@@ -46,6 +46,9 @@ complete -c dgpbench -f -a '(__dgpbench)'
 FLAGS = {
     "run": ("--force", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
     "rescore": ("--results", "--quiet", "--help"),
+    "sweep": ("--retry", "--dry-run", "--detach", "--config-dir", "--verbose", "--quiet", "--help"),
+    "status": ("--list", "--watch", "--json", "--results", "--help"),
+    "gc": ("--days", "--dry-run", "--results", "--help"),
 }
 WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPTS)}
 VALUES = {
@@ -84,7 +87,7 @@ def candidates(words: list[str]) -> list[str]:
     verb = before[0]
     if verb == "data" and len(before) > 1:
         found = list(options("dataset"))
-    elif verb in ("run", "show", "rescore") and not current.startswith("-"):
+    elif verb in ("run", "sweep", "show", "rescore") and not current.startswith("-"):
         found = _overrides(current, before)
     else:
         found = [*WORDS.get(verb, ()), *FLAGS.get(verb, ("--help",))]

@@ -28,7 +28,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("filters", nargs="*", metavar="field=value",
                         help="only these, such as dataset=kin8nm model=dgp* model.num_inducing=50,100")
     parser.add_argument("--each", action="store_true", help="one line per record")
-    parser.add_argument("--failed", action="store_true", help="what is not done, with its reason and the log's place")
+    parser.add_argument("--failed", action="store_true", help="what is not done, with reason and log")
     parser.add_argument("--metric", action="append", default=[], metavar="NAME",
                         help="metric to show (several: comma or repeated; 'all' for all)")
     parser.add_argument("--sort", metavar="COLUMN", help="sort by this column")

@@ -18,6 +18,8 @@ COMMANDS = {
     "data list": HEAVY,
     "show": HEAVY,
     "run --cfg": HEAVY,
+    "sweep --help": HEAVY + ("hydra", "rich", "numpy"),
+    "gc": HEAVY + ("hydra",),
 }
 SCRIPT = """
 import sys

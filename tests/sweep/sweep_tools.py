@@ -65,8 +65,8 @@ def started(folder: Path, *args: str, python: str = sys.executable, **env: str) 
         process.wait()
 
 
-def sweep(folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess:
-    return dgpbench(folder, "sweep", *data(folder), *args, **env)
+def sweep(folder: Path, *args: str, seconds: float = 120, **env: str) -> subprocess.CompletedProcess:
+    return dgpbench(folder, "sweep", *data(folder), *args, seconds=seconds, **env)
 
 
 def misbehaving(*args: str) -> list[str]:
@@ -92,7 +92,7 @@ def status(folder: Path) -> list[dict]:
 
 
 def training(folder: Path, but=(), seconds: float = 120) -> dict:
-    """The lease of a unit that is well into its training."""
+    """The lease of a unit that is well into its training and has written a checkpoint."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for path in (folder / "results/.leases").glob("*.json"):
@@ -100,7 +100,8 @@ def training(folder: Path, but=(), seconds: float = 120) -> dict:
                 lease = json.loads(path.read_text())
             except (OSError, ValueError):
                 continue
-            if lease["progress"].get("step", 0) > 0 and lease["job"] not in but:
+            saved = any((folder / "results").glob(f"*/*/*/split*-{lease['key'][:8]}/checkpoint.npz"))
+            if saved and lease["progress"].get("step", 0) > 0 and lease["job"] not in but:
                 return lease
         time.sleep(0.2)
     raise AssertionError("no unit got going")
