@@ -11,7 +11,7 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dgpbench.data.files import write_json
@@ -36,17 +36,14 @@ def run_slurm(plan: Plan, indices: Sequence[int], *, force: bool, watcher, detac
     fresh = [i for i in indices if i not in tasks]
     if tasks:
         watcher.say(f"{len(tasks):,} units are in the queue already")
-    refused = None
-    for group in _groups(plan, fresh):
-        try:
-            tasks |= _submit(plan, group, force, watcher)
-        except UserError as error:
-            if not tasks:
-                raise
-            refused = error
-            break
-    if refused:
-        watcher.say(f"{refused}; the same command submits the rest later")
+    try:
+        for group in _groups(plan, fresh):
+            for submitted in _submit(plan, group, force, watcher):
+                tasks |= submitted
+    except UserError as error:
+        if not tasks:
+            raise
+        watcher.say(f"{error}; the same command submits the rest later")
     if detach:
         print(f"{len(tasks):,} units in the queue; dgpbench status --watch shows how far they are")
         return False
@@ -74,12 +71,11 @@ def _groups(plan: Plan, indices: Sequence[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _submit(plan: Plan, indices: Sequence[int], force: bool, watcher) -> dict[int, str]:
-    """Submit units of one kind in arrays of the size the cluster takes; returns the task of each unit."""
+def _submit(plan: Plan, indices: Sequence[int], force: bool, watcher) -> Iterator[dict[int, str]]:
+    """Submit units of one kind in arrays of the size the cluster takes; for each array its units' tasks."""
     settings = plan.settings[plan.units[indices[0]].config]
     bundles = [list(indices[i : i + settings.bundle]) for i in range(0, len(indices), settings.bundle)]
     size = min(settings.max_array or array_limit(), array_limit())
-    tasks: dict[int, str] = {}
     for start in range(0, len(bundles), size):
         part = bundles[start : start + size]
         folder = _own_folder(plan.home / "slurm")
@@ -89,9 +85,8 @@ def _submit(plan: Plan, indices: Sequence[int], force: bool, watcher) -> dict[in
         job = submit(*_options(plan, folder, settings, len(part)), str(script))
         keys = [[plan.units[i].key for i in bundle] for bundle in part]
         write_json(folder / "job.json", {"job": job, "keys": keys})
-        tasks |= {i: f"{job}_{task}" for task, bundle in enumerate(part) for i in bundle}
         watcher.say(f"submitted job {job}: {sum(map(len, part)):,} units in {len(part):,} tasks")
-    return tasks
+        yield {i: f"{job}_{task}" for task, bundle in enumerate(part) for i in bundle}
 
 
 def _own_folder(home: Path) -> Path:
@@ -175,7 +170,8 @@ def _wait(plan: Plan, tasks: dict[int, str], before: dict, observer: Observer, f
                 "the queue does not answer; the jobs may go on: dgpbench status shows what they do"
             )
         seen = now if listed is not None else seen
-        states = observer.look(list(left))
+        pending = {task for task, queued in (listed or {}).items() if queued.state == "PD"}
+        states = observer.look([index for index, task in left.items() if task not in pending])
         for index, state in states.items():
             fresh = state.mark is not None and state.mark != before.get(index)
             waits = listed is None or left[index] in listed
