@@ -22,6 +22,7 @@ from dgpbench.sweep.state import Observer
 TICK = 0.25  # seconds between two looks at clocks and memory
 ELSEWHERE = 60.0  # seconds to wait for units that another process runs
 REUSABLE = ("done", "failed", "diverged")  # ends after which a process is as good as new
+KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 MAX_START_FAILURES = 3  # children that die before their first word
 
 
@@ -55,6 +56,7 @@ class Pool:
         self.queue: deque[int] = deque()
         self.elsewhere: deque[int] = deque()
         self.attempts: Counter[int] = Counter()
+        self.alone: set[int] = set()  # units that are to have a process of their own
         self.signals: list[int] = []  # received; the first asks units to stop, the second kills them
         self.kill_at = float("inf")
         self.start_failures = self.unfinished = 0
@@ -104,8 +106,10 @@ class Pool:
             return self._tell("ended", index, "done", None)  # by another process, since the plan was made
         threads = self.plan.configs[self.plan.units[index].config]["threads"]
         settings = self.plan.settings[self.plan.units[index].config]
-        if slot.child is not None and (slot.child.threads != threads or slot.child.ended() is not None):
-            self._discard(slot)
+        if slot.child is not None:
+            used = slot.child.units > 0 and index in self.alone
+            if used or slot.child.threads != threads or slot.child.ended() is not None:
+                self._discard(slot)
         if slot.child is None:
             slot.child, slot.ready = Child(threads, slot.gpu, settings.grace, self.plan.cwd), False
         slot.lease = leasing.take(self.plan.results, self.plan.units[index].key, slot.child.pid, self.job)
@@ -157,12 +161,11 @@ class Pool:
         elif "status" in answer:
             self.start_failures = 0
             status, reason = answer["status"], answer["reason"]
-            if slot.verdict:
+            if slot.verdict and status != "done":
                 status, reason = slot.verdict
-            if status == "interrupted" and not self.stopped:
-                reason = reason.replace("the same command resumes it", "it goes on from its checkpoint")
             more = {"traceback": answer["traceback"]} if "traceback" in answer else {}
-            self._end(slot, status, reason, answer["recorded"], **more)
+            again = not answer.get("fatal") and self._once_more(slot, status)
+            self._end(slot, status, reason, answer["recorded"], again, **more)
             if answer.get("fatal"):
                 raise UserError(reason)
             if status not in REUSABLE:
@@ -195,7 +198,7 @@ class Pool:
             slot.child.signal(signal.SIGKILL)
 
     def _died(self, slot: Slot, code: int) -> None:
-        if not slot.ready:
+        if not slot.ready and code not in KILLED:
             self.start_failures += 1
             if self.start_failures >= MAX_START_FAILURES:
                 slot.lease = leasing.release(self.plan.results, slot.lease)
@@ -206,15 +209,21 @@ class Pool:
         status, reason = slot.verdict or death(code, oom_kills() - slot.oom_before)
         if self.stopped and not slot.verdict:
             status, reason = "interrupted", "stopped with the sweep; the same command resumes it"
-        settings, first = self.plan.settings[self.plan.units[slot.index].config], slot.child.units == 1
-        self.attempts[slot.index] += 1
-        killed = status == "interrupted" and self.attempts[slot.index] <= settings.retries
-        crowded = status == "oom" and not first  # earlier units of this process may have left things behind
-        again = (killed or crowded) and not self.stopped
-        if again:
-            self.queue.appendleft(slot.index)
-        self._end(slot, status, reason, recorded=False, again=again)
+        self._end(slot, status, reason, recorded=False, again=self._once_more(slot, status))
         self._discard(slot)
+
+    def _once_more(self, slot: Slot, status: str) -> bool:
+        """Whether a unit is tried again, in a fresh process: when it was stopped from outside, or took too
+        much memory where earlier units may have left things behind."""
+        index, settings = slot.index, self.plan.settings[self.plan.units[slot.index].config]
+        self.attempts[index] += 1
+        outside = status == "interrupted" and self.attempts[index] <= settings.retries
+        crowded = status == "oom" and slot.child.units > 1 and index not in self.alone
+        if self.stopped or not (outside or crowded):
+            return False
+        self.alone.add(index)
+        self.queue.appendleft(index)
+        return True
 
     def _end(self, slot: Slot, status: str, reason, recorded: bool, again: bool = False, **details) -> None:
         index = slot.index

@@ -56,6 +56,8 @@ def test_fail_kill_preempt_resume_and_nothing_twice(tmp_path, slurm):
     second = dgpbench(tmp_path, *arguments, SLURM_CONF=slurm, seconds=200)
     assert "1 to run" in second.stderr and second.stderr.count("submitted job") == 1
     assert "8 units: 7 done, 1 failed" in second.stdout and second.returncode == 1
+    while ask("squeue", "-hr", conf=slurm):  # a record is done a moment before its job is
+        time.sleep(0.5)
     third = dgpbench(tmp_path, *arguments, SLURM_CONF=slurm)
     assert "0 to run" in third.stderr and "submitted" not in third.stderr and third.returncode == 1
     assert ask("squeue", "-hr", conf=slurm) == ""
@@ -72,3 +74,20 @@ def test_a_missing_sbatch_is_one_clear_line(tmp_path):
     nowhere = os.pathsep.join(place for place in places if not os.path.exists(f"{place}/sbatch"))
     done = dgpbench(tmp_path, "sweep", *data(tmp_path), "model=linear", "launcher=slurm", PATH=nowhere)
     assert done.returncode == 2 and "needs the command sbatch" in done.stderr
+
+
+def test_a_job_near_its_time_limit_queues_itself_again_and_goes_on(tmp_path, slurm):
+    steps = 300_000  # more than two minutes' worth, less than three times that
+    units = [word for word in UNITS if not word.startswith(("model=", "split=", "budget."))]
+    units += ["model=small_sgp", "split=0", f"budget.steps={steps}"]
+    limit = ["launcher.grace=5", 'launcher.options=["--time=2"]']
+    with started(tmp_path, "sweep", *data(tmp_path), *units, *SLURM[:-1], *limit, SLURM_CONF=slurm) as first:
+        while first.poll() is None:
+            for task in ask("squeue", "-hr", "-tPD", "-o%i", conf=slurm).split():
+                subprocess.run(["scontrol", "update", f"jobid={task}", "StartTime=now"], capture_output=True,
+                               env=environment(SLURM_CONF=slurm))
+            time.sleep(1)
+        table, told = first.communicate()
+    assert first.returncode == 0 and told.count("submitted job") == 1, told
+    record = records(tmp_path)["small_sgp", 0, 0]
+    assert record["training"]["resumed_from"] and record["training"]["steps"] == steps
