@@ -167,9 +167,8 @@ def _stop(number, frame) -> None:
     """Outside of training, where the engine has its own handler, a signal ends the unit at once; further ones
     do not disturb the end."""
     signal.signal(number, signal.SIG_IGN)
-    error = Interrupted(number, 0)
-    error.args = (f"stopped by signal {number} outside of training; the same command resumes it",)
-    raise error
+    text = f"stopped by signal {number} outside of training; the same command resumes it"
+    raise Interrupted(number, text=text)
 
 
 def _end_with(parent: int, grace: float) -> None:

@@ -85,9 +85,8 @@ class Pool:
             finally:
                 self._close()
         if self.stopped and (left := len(self.queue) + len(self.elsewhere) + self.unfinished):
-            error = Interrupted(self.stopped, 0)
-            error.args = (f"stopped by signal {self.stopped}, {left} units left; the same command goes on",)
-            raise error
+            text = f"stopped by signal {self.stopped}, {left} units left; the same command goes on"
+            raise Interrupted(self.stopped, text=text)
 
     @property
     def stopped(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -51,11 +52,8 @@ def run_slurm(plan: Plan, indices: Sequence[int], *, force: bool, watcher, detac
         _wait(plan, tasks, before, observer, force, watcher)
     except KeyboardInterrupt:
         jobs = sorted({task.partition("_")[0] for task in tasks.values()})
-        error = Interrupted(2, 0)
-        error.args = (
-            f"the jobs go on; dgpbench status shows how far they are, scancel {' '.join(jobs)} ends them",
-        )
-        raise error from None
+        text = f"the jobs go on; dgpbench status shows how far they are, scancel {' '.join(jobs)} ends them"
+        raise Interrupted(signal.SIGINT, text=text) from None
     return True
 
 

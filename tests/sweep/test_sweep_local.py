@@ -1,5 +1,7 @@
 """How many workers a machine takes, a GPU for each, and units whose key has the machine in it."""
 
+import time
+
 import pytest
 from sweep_tools import data, misbehaving, records, status, sweep, write_data
 
@@ -55,6 +57,8 @@ def test_the_gpu_of_a_worker_is_in_its_environment(tmp_path):
 
     child = Child(2, "1", 5.0, str(tmp_path))
     try:
+        while not child.answers():  # its first word: it is up
+            time.sleep(0.05)
         with open(f"/proc/{child.pid}/environ") as file:
             env = dict(entry.partition("=")[::2] for entry in file.read().split("\0"))
         assert env["CUDA_VISIBLE_DEVICES"] == "1" and env["OMP_NUM_THREADS"] == "2"
