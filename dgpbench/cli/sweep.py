@@ -61,6 +61,8 @@ def main(args: argparse.Namespace) -> int:
     note(f"sweep {plan.name}: {len(plan.units):,} units: {counts(states)}; {len(todo):,} to run")
     if args.dry_run:
         return _dry_run(plan, states, todo)
+    if plan.launcher.name == "local" and args.retry != "none":  # their process may be about to let them go
+        todo += [index for index, state in states.items() if state.status == "running"]
     if todo:
         from dgpbench.store.write import ensure_writable
 

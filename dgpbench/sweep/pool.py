@@ -60,6 +60,7 @@ class Pool:
         self.signals: list[int] = []  # received; the first asks units to stop, the second kills them
         self.kill_at = float("inf")
         self.start_failures = self.unfinished = 0
+        self.told = False  # that we wait for others
         self.observer = Observer(plan)
 
     def run(self, indices: Sequence[int]) -> None:
@@ -140,6 +141,9 @@ class Pool:
             return True
         if time.monotonic() - since > ELSEWHERE:
             return False
+        if not self.told:
+            self.told = True
+            self._tell("say", f"{len(states)} units are run by other processes; waiting a minute for them")
         time.sleep(TICK)
         return True
 

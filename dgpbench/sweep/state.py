@@ -110,7 +110,8 @@ def timed(cfg: dict) -> bool:
 
 
 def to_run(states: dict[int, State], retry: str) -> list[int]:
-    """The units that a sweep has to run: those without a verdict, and with `failed` or `all` more."""
+    """The units that a sweep has to run: those without a verdict, and with `failed` or `all` more. Those that
+    run elsewhere are not among them."""
     if retry == "none":
         return []
     keep = {

@@ -123,3 +123,19 @@ def test_workers_end_when_the_sweep_is_killed_and_status_sees_it(tmp_path):
     assert "has gone without a word" in dgpbench(tmp_path, "status").stdout
     assert os.listdir(tmp_path / "results/.leases")
     assert "3 to run" in sweep(tmp_path, *slow, "--dry-run").stderr
+
+
+def test_a_unit_that_runs_elsewhere_is_waited_for_and_taken_up_when_let_go(tmp_path):
+    mark = tmp_path / "mark"
+    words = misbehaving("split=0,1", "model.seconds=3", f"model.mark={mark}", "launcher.workers=2")
+    first = start(tmp_path, *words)
+    waiting_for(lambda: len(children_of(mark)) == 2)
+    first.kill()  # its workers take a moment to end
+    first.communicate()
+    second = sweep(tmp_path, *words)
+    assert second.returncode == 0 and "2 units: 2 done" in second.stdout, second.stderr
+    third = start(tmp_path, *words, "--retry", "all")
+    waiting_for(lambda: len(children_of(mark)) == 6)
+    beside = sweep(tmp_path, *words)  # done before, and still so while they are run once more
+    assert beside.returncode == 0
+    assert third.wait(30) == 0 and len(children_of(mark)) == 6
