@@ -79,6 +79,8 @@ def main() -> None:
     if "" not in sys.path:
         sys.path.insert(0, "")  # a user's model in the current folder
     try:
+        import dgpbench.experiment  # noqa: F401 - before any unit's clock runs
+
         answers.send(ready=os.getpid())
         for line in sys.stdin:
             answers.send(**run_order(json.loads(line), answers))
@@ -88,10 +90,10 @@ def main() -> None:
 
 def run_order(order: dict, answers: Answers) -> dict:
     """Run one unit. The answer has its status and reason, and whether its record is written."""
+    from dgpbench.experiment import run_unit
+
     with _Log(Path(order["folder"])), _Clock(order["timeout"]) as clock:
         try:
-            from dgpbench.experiment import run_unit
-
             unit, before = run_unit(order["config"], force=order["force"], reporter=Talking(answers))
             return _answer(unit.record["status"], unit.record["reason"], recorded=True, before=before)
         except Interrupted as error:

@@ -158,8 +158,9 @@ class Pool:
         self._tell("tick", self.slots)
 
     def _hear(self, slot: Slot, answer: dict) -> None:
-        slot.ready = True
-        if "progress" in answer:
+        if "ready" in answer:  # starting up is not the unit's time
+            slot.ready, slot.began = True, time.monotonic()
+        elif "progress" in answer:
             slot.progress = answer["progress"]
         elif "status" in answer:
             self.start_failures = 0

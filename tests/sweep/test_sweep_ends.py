@@ -17,11 +17,11 @@ ENDS = {
     "kill": ("interrupted", "its process was killed from outside (signal 9, SIGKILL)"),
     "crash": ("failed", "its process crashed (signal 11, SIGSEGV); its log says more"),
     "exit": ("failed", "its process ended with exit code 3 before the unit did; its log says more"),
-    "sleep": ("timeout", "took more than 0.05 minutes (launcher.timeout); stopped by signal 15"),
-    "stubborn": ("timeout", "took more than 0.05 minutes (launcher.timeout) and did not stop when asked"),
+    "sleep": ("timeout", "took more than 0.08 minutes (launcher.timeout); stopped by signal 15"),
+    "stubborn": ("timeout", "took more than 0.08 minutes (launcher.timeout) and did not stop when asked"),
     "eat": ("oom", "GB, more than 0.6 GB (launcher.memory): killed"),
 }
-LIMITS = ["launcher.timeout=0.05", "launcher.memory=0.6", "launcher.grace=1", "launcher.retries=0"]
+LIMITS = ["launcher.timeout=0.08", "launcher.memory=0.6", "launcher.grace=1", "launcher.retries=0"]
 
 
 def test_the_end_of_a_unit_is_in_its_record_and_stops_no_other(tmp_path):
