@@ -11,7 +11,7 @@ ARGS ?=
 .PHONY: help venv install run test test-fast test-cluster test-kill test-throughput lint perf perf-envs clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 $(BIN)/python:
 	@$(PYTHON) -c '$(SUPPORTED)' 2>/dev/null || { \
