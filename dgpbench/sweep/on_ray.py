@@ -13,6 +13,8 @@ from dgpbench.sweep.outcome import record_lost
 from dgpbench.sweep.plan import Plan, load_plan
 from dgpbench.sweep.state import Observer
 
+SETTLE = 30.0  # seconds that a shared file system may take to show a record
+UNSETTLED = ("missing", "running", "stale")
 QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 
 
@@ -133,10 +135,14 @@ def _ended(ray, task, bundle: list[int], plan: Plan, observer: Observer, watcher
         lost = (
             f"its Ray task failed ({type(error).__name__}: {(str(error).strip().splitlines() or [''])[-1]})"
         )
-    for index, state in observer.look(bundle).items():
-        if state.status in ("missing", "running", "stale") and lost:
-            time.sleep(0.2)
-            unit = record_lost(plan, index, "interrupted", lost)
+    states, end = observer.look(bundle), time.monotonic() + (0.0 if lost else SETTLE)
+    while any(state.status in UNSETTLED for state in states.values()) and time.monotonic() < end:
+        time.sleep(0.5)
+        states = observer.look(bundle)
+    for index, state in states.items():
+        if state.status in UNSETTLED:
+            reason = lost or "its Ray task has ended, but no record is seen"
+            unit = record_lost(plan, index, "interrupted", reason)
             watcher.ended(index, unit.record["status"], unit.record["reason"])
         else:
             watcher.ended(index, state.status, state.reason)
