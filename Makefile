@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install run test test-fast lint perf perf-envs clean
+.PHONY: help venv install run test test-fast test-cluster test-kill test-throughput lint perf perf-envs clean
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 $(BIN)/python:
 	@$(PYTHON) -c '$(SUPPORTED)' 2>/dev/null || { \
@@ -38,6 +38,25 @@ test: $(STAMP)  ## run all tests; ARGS are passed to pytest
 
 test-fast: $(STAMP)  ## run the tests but those marked slow
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+# Ray comes into an environment of its own that also sees the packages of .venv.
+RAY_ENV := $(or $(DGPBENCH_RAY_ENV),.ray-env)
+
+test-cluster: $(STAMP)  ## sweeps on a real one-node SLURM (Debian packages, root) and a real local Ray
+	@[ -e $(RAY_ENV)/.installed ] || { \
+	  echo "Installing Ray into $(RAY_ENV) (once)"; $(BIN)/python -m venv $(RAY_ENV) && \
+	  $(RAY_ENV)/bin/python -m pip install -qq --disable-pip-version-check 'ray>=2.9,<3' && \
+	  $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	    > "$$($(RAY_ENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dgpbench.pth" && \
+	  touch $(RAY_ENV)/.installed; \
+	} || echo "note: Ray cannot be installed (see above): its test is skipped" >&2
+	@DGPBENCH_TEST_CLUSTER=1 DGPBENCH_RAY_ENV=$(abspath $(RAY_ENV)) $(BIN)/python -m pytest -s tests/cluster $(ARGS)
+
+test-kill: $(STAMP)  ## five SIGKILLs over a sweep of dgp2, then the numbers of an undisturbed one (minutes)
+	@DGPBENCH_TEST_KILL=1 $(BIN)/python -m pytest -s tests/sweep/test_sweep_kills.py $(ARGS)
+
+test-throughput: $(STAMP)  ## 20 units of 10 s and more: a sweep beside one process per unit (minutes, idle machine)
+	@DGPBENCH_TEST_THROUGHPUT=1 $(BIN)/python -m pytest -s tests/sweep/test_sweep_throughput.py $(ARGS)
 
 lint: $(STAMP)  ## check style
 	@$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from dgpbench.validate import flatten, normalise, validate
 
 __all__ = ["NUMERICS_VERSION", "compose", "conf_dir", "config_key", "deviations", "run_key", "validate"]
 
-FREE = "model.layer_overrides"  # the one field below which names may be added
+FREE = ("model.layer_overrides", "launcher.models")  # fields below which names may be added
 
 
 def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:

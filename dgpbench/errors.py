@@ -12,6 +12,7 @@ class Diverged(Exception):
 class Interrupted(Exception):
     """A signal asked the run to stop; its checkpoint is written and the same command resumes it."""
 
-    def __init__(self, signal_number: int, step: int):
-        super().__init__(f"stopped by signal {signal_number} at step {step}; the same command resumes it")
+    def __init__(self, signal_number: int, step: int = 0, text: str | None = None):
+        default = f"stopped by signal {signal_number} at step {step}; the same command resumes it"
+        super().__init__(text or default)
         self.signal_number = signal_number

@@ -16,12 +16,17 @@ from dgpbench.suggest import did_you_mean
 # Each verb's module has add_parser(subparsers) and main(args) -> exit code.
 VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
+    "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
+    "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
     "data": ("dgpbench.data.commands", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.store.show", "finished runs as a table"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
+    "merge": ("dgpbench.cli.merge", "take in results from another machine"),
+    "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
+    "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
     "perf": ("dgpbench.perf.command", "measure training steps beside GPflow, GPflux and GPyTorch"),
     "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
     "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
@@ -97,7 +102,8 @@ def _run_verb(verb: str, argv: list[str]) -> int:
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")
-            hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if verb == "run" else ""
+            takes_overrides = verb in ("run", "sweep")
+            hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if takes_overrides else ""
             raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
         words.append(word)
     return module.main(args)

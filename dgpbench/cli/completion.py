@@ -50,6 +50,9 @@ FLAGS = {
                "--missing", "--format", "--results", "--no-reference", "--help"),
     "figures": ("--output", "--list", "--results", "--no-reference", "--help"),
     "report": ("--output", "--results", "--no-reference", "--help"),
+    "sweep": ("--retry", "--dry-run", "--detach", "--config-dir", "--verbose", "--quiet", "--help"),
+    "status": ("--list", "--watch", "--json", "--results", "--help"),
+    "gc": ("--days", "--dry-run", "--results", "--help"),
 }
 WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPTS)}
 VALUES = {
@@ -88,7 +91,7 @@ def candidates(words: list[str]) -> list[str]:
     verb = before[0]
     if verb == "data" and len(before) > 1:
         found = list(options("dataset"))
-    elif verb in ("run", "show", "rescore") and not current.startswith("-"):
+    elif verb in ("run", "sweep", "show", "rescore") and not current.startswith("-"):
         found = _overrides(current, before)
     elif verb == "tables" and not current.startswith("-"):
         from dgpbench.report.specs import names

@@ -7,6 +7,7 @@ import os
 import sys
 
 from dgpbench.conftree import explanation, groups, main_fields, options
+from dgpbench.errors import UserError
 
 
 def add_parser(subparsers) -> None:
@@ -36,6 +37,8 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.config import compose
 
     cfg = compose(args.overrides, args.config_dir)
+    if cfg["launcher"]["name"] != "local":
+        raise UserError(f"run works in this process; use `dgpbench sweep launcher={cfg['launcher']['name']}`")
     if args.cfg:
         import yaml
 

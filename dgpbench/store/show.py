@@ -28,7 +28,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("filters", nargs="*", metavar="field=value",
                         help="only these, such as dataset=kin8nm model=dgp* model.num_inducing=50,100")
     parser.add_argument("--each", action="store_true", help="one line per record")
-    parser.add_argument("--failed", action="store_true", help="records that are not done, with the reason")
+    parser.add_argument("--failed", action="store_true", help="what is not done, with reason and log")
     parser.add_argument("--metric", action="append", default=[], metavar="NAME",
                         help="metric to show (several: comma or repeated; 'all' for all)")
     parser.add_argument("--sort", metavar="COLUMN", help="sort by this column")
@@ -59,6 +59,8 @@ def main(args) -> int:
     each = args.each or args.failed
     metrics = [] if args.failed and not args.metric else _metrics(args.metric, units)
     rows = (per_record if each else per_config)(units, metrics)
+    if args.failed:
+        rows = [row | {"log": _log(row["place"])} for row in rows]
     rows = _sorted(rows, args.sort, args.reverse)
     {"table": _table, "csv": _csv, "json": _json, "markdown": _markdown}[args.format](rows)
     return 0
@@ -73,6 +75,12 @@ def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:
         if units and name not in known:
             raise UserError(f"no metric '{name}' in these records{did_you_mean(name, known)}")
     return names or [name for name in USUAL if name in known]
+
+
+def _log(place: str) -> str:
+    """Where a sweep has kept what the unit printed, if it has."""
+    path = Path(place, "log.txt")
+    return str(path) if path.is_file() else ""
 
 
 def _sorted(rows: list[dict], column: str | None, reverse: bool) -> list[dict]:

@@ -105,4 +105,4 @@ def test_a_users_folder_is_completed_too(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.yaml").write_text("name: mine\n")
     assert candidates(["run", "--config-dir", str(tmp_path), "model=mi"]) == ["model=mine"]
-    assert candidates([""])[:3] == ["run", "data", "show"]
+    assert candidates([""])[:3] == ["run", "sweep", "status"]

@@ -22,6 +22,8 @@ COMMANDS = {
     "report --help": HEAVY + ("hydra", "rich", "matplotlib"),
     "_complete tables 5": HEAVY + ("hydra", "rich"),
     "run --cfg": HEAVY,
+    "sweep --help": HEAVY + ("hydra", "rich", "numpy"),
+    "gc": HEAVY + ("hydra",),
 }
 SCRIPT = """
 import sys

@@ -1,0 +1,50 @@
+"""`dgpbench gc`: remove leftovers and old checkpoints from a results folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from dgpbench.errors import UserError
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "gc",
+        help="remove leftovers and old checkpoints",
+        description="Remove what killed processes left behind, checkpoints of done units, old checkpoints of "
+        "others and plans of sweeps long done. Records, predictions and parameters are never touched.",
+    )
+    parser.add_argument(
+        "--days",
+        type=float,
+        default=14.0,
+        metavar="N",
+        help="checkpoints and plans older than this are old (default: 14)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="list, remove nothing")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.sweep.gc import garbage, remove
+
+    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    if not results.is_dir():
+        raise UserError(f"no results folder {results}; give it with --results DIR")
+    if args.days < 0:
+        raise UserError(f"--days {args.days:g} is not allowed; it must be 0 or more")
+    found = list(garbage(results, args.days))
+    size = 0
+    for path, reason in found:
+        print(f"{'would remove' if args.dry_run else 'removed'} {path}: {reason}")
+        if not args.dry_run:
+            size += remove(path)
+    if not found:
+        print("nothing to remove")
+    elif not args.dry_run:
+        print(f"{len(found):,} removed, {size / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,48 @@
+"""`dgpbench merge DIR`: take in results from another machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from dgpbench.errors import UserError
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "merge",
+        help="take in results from another machine",
+        description="Copy the records of another results folder, with their predictions and parameters, into "
+        "this one. A done record of ours is never replaced; files are checked on the way. Exit code 1 "
+        "if some were damaged.",
+    )
+    parser.add_argument("source", metavar="DIR", help="a results folder")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder to copy into (or DGPBENCH_RESULTS; default: results)"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.store.scan import to_stderr
+    from dgpbench.store.write import ensure_writable
+    from dgpbench.sweep.merge import merge
+
+    source = Path(args.source)
+    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    if not source.is_dir():
+        raise UserError(f"no folder {source}; give a results folder, which holds one folder per dataset")
+    if source.resolve() == results.resolve():
+        raise UserError(f"{source} is this results folder itself; give another one")
+    ensure_writable(results)
+    counts = merge(source, results, to_stderr)
+    if not counts:
+        raise UserError(f"no records in {source}; give a results folder, which holds one folder per dataset")
+    words = {
+        "taken": "taken in",
+        "kept": "here already",
+        "different": "of these with other numbers",
+        "damaged": "damaged and left out",
+    }
+    print(", ".join(f"{counts[name]:,} {text}" for name, text in words.items() if counts[name]))
+    return 1 if counts["damaged"] else 0

@@ -1,0 +1,82 @@
+"""`dgpbench status`: done, running, failed and missing units of a sweep, per dataset and model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from dgpbench.errors import UserError
+from dgpbench.suggest import did_you_mean
+
+WATCH_SECONDS = 2.0
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "status",
+        help="what a sweep has done, runs, lacks, and why",
+        description="Show the units of a sweep per dataset and model, with reasons for those not done. "
+        "It reads files only: it answers on any machine that sees the results folder. Exit code 0 if all "
+        "units are done, 1 if not.",
+    )
+    parser.add_argument("sweep", nargs="?", help="name of a sweep (default: the latest one)")
+    parser.add_argument("--list", action="store_true", help="list the sweeps of this results folder")
+    parser.add_argument("--watch", action="store_true", help="look again until nothing is left to do")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.sweep.plan import load_plan, plans
+    from dgpbench.sweep.state import Observer
+    from dgpbench.sweep.table import counts
+
+    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    found = plans(results)
+    if not found:
+        raise UserError(f"no sweep in {results}; `dgpbench sweep` starts one, `dgpbench show` lists records")
+    if args.sweep and args.sweep not in found:
+        raise UserError(f"no sweep '{args.sweep}' in {results}{did_you_mean(args.sweep, found)}")
+    if args.list:
+        for name, path in found.items():
+            plan = load_plan(path)
+            print(f"{name}  {counts(Observer(plan, results).look()):<30}  {' '.join(plan.command)}")
+        return 0
+    plan = load_plan(found[args.sweep or next(iter(found))])
+    observer = Observer(plan, results)
+    states = observer.look()
+    while args.watch and any(s.status in ("missing", "running", "stale") for s in states.values()):
+        _screen(plan, states, args.json)
+        time.sleep(WATCH_SECONDS)
+        states = observer.look()
+    _screen(plan, states, args.json)
+    return 0 if all(state.status == "done" for state in states.values()) else 1
+
+
+def _screen(plan, states, as_json: bool) -> None:
+    from dgpbench.sweep.table import render, rows
+
+    if as_json:
+        units = [
+            {
+                "unit": i,
+                "label": plan.label(i),
+                "key": plan.units[i].key,
+                "status": s.status,
+                "reason": s.reason,
+                "folder": s.folder and str(s.folder),
+            }
+            for i, s in states.items()
+        ]
+        print(json.dumps({"sweep": plan.name, "table": rows(plan, states), "units": units}))
+        return
+    if sys.stdout.isatty():
+        print("\033[H\033[2J", end="")
+    print(f"sweep {plan.name}: {' '.join(plan.command)}")
+    print(render(plan, states), flush=True)

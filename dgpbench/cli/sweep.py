@@ -1,0 +1,150 @@
+"""`dgpbench sweep`: plan many runs, skip what is done, run the rest, say how it ended."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+from dgpbench.conftree import conf_dir, fields, options
+from dgpbench.errors import UserError
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "sweep",
+        help="run many models, datasets, splits and seeds",
+        description="Run every combination of the values given, on every split of the protocol unless split= "
+        "says otherwise. What is done is not run again; what was stopped goes on from its checkpoint. Exit "
+        "code 0 if all units are done, 1 if not.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_launcher_help(),
+    )
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="name=values",
+        help="lists a,b,c, range(0,20), glob(dgp*); split=all; settings as for run",
+    )
+    parser.add_argument(
+        "--retry",
+        choices=("missing", "failed", "all", "none"),
+        default="missing",
+        help="which units to run: those without a verdict (default), also those that failed, "
+        "all of them once more, or none: only show",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the plan and what it would cost")
+    parser.add_argument("--detach", action="store_true", help="return once the sweep is started or submitted")
+    parser.add_argument(
+        "--config-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="a line for every unit")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the final table only")
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.sweep.planner import make_plan
+    from dgpbench.sweep.state import Observer, to_run
+    from dgpbench.sweep.table import counts, render
+
+    note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
+    only_look = args.dry_run or args.retry == "none"
+    plan = make_plan(args.overrides, args.config_dir, fetch=not only_look, note=note)
+    observer = Observer(plan)
+    states = observer.look()
+    todo = to_run(states, args.retry)
+    note(f"sweep {plan.name}: {len(plan.units):,} units: {counts(states)}; {len(todo):,} to run")
+    if args.dry_run:
+        return _dry_run(plan, states, todo)
+    if plan.launcher.name == "local" and args.retry != "none":  # their process may be about to let them go
+        todo += [index for index, state in states.items() if state.status == "running"]
+    if todo:
+        from dgpbench.store.write import ensure_writable
+
+        ensure_writable(plan.results)
+        plan.save()
+    if todo and args.detach and plan.launcher.name != "slurm":
+        return _detach(plan, args)
+    if todo:
+        finished = _launch(plan, todo, args)
+        if not finished:
+            return 0
+    states = observer.look()
+    print(render(plan, states))
+    return 0 if all(state.status == "done" for state in states.values()) else 1
+
+
+def _launch(plan, todo: list[int], args) -> bool:
+    """Run or submit the units; False if they were only submitted."""
+    from dgpbench.sweep.watch import Watcher
+
+    watcher = Watcher(plan, len(todo), args.quiet, args.verbose > 0)
+    force, name = args.retry == "all", plan.launcher.name
+    try:
+        if name == "local":
+            from dgpbench.sweep.local import run_local
+
+            run_local(plan, todo, force=force, watcher=watcher)
+        elif name == "slurm":
+            from dgpbench.sweep.slurm import run_slurm
+
+            return run_slurm(plan, todo, force=force, watcher=watcher, detach=args.detach)
+        else:
+            from dgpbench.sweep.on_ray import run_ray
+
+            run_ray(plan, todo, force=force, watcher=watcher)
+    finally:
+        watcher.clear()
+    return True
+
+
+def _dry_run(plan, states: dict, todo: list[int]) -> int:
+    from dgpbench.sweep.estimate import cost_lines
+    from dgpbench.sweep.table import render
+
+    print(render(plan, states))
+    for line in cost_lines(plan, todo):
+        print(line)
+    return 0
+
+
+def _detach(plan, args) -> int:
+    """The same command in a process of its own, its output in the sweep's folder."""
+    command = [sys.executable, "-m", "dgpbench", "sweep", *args.overrides, "--retry", args.retry]
+    for folder in args.config_dir:
+        command += ["--config-dir", folder]
+    log = plan.home / "sweep.log"
+    try:
+        file = open(log, "ab")
+    except OSError as error:
+        advice = "make it writable, or leave out --detach"
+        raise UserError(f"cannot write {log} ({error.strerror}); {advice}") from None
+    with file:
+        started = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=os.environ,
+            start_new_session=True,
+        )
+    print(f"sweep {plan.name} runs as process {started.pid}; its output: {log}")
+    print("dgpbench status --watch shows how far it is")
+    return 0
+
+
+def _launcher_help() -> str:
+    lines = ["where (launcher=...), and its fields with their defaults:"]
+    root = conf_dir() / "launcher"
+    shared = fields(root / "_base.yaml", "launcher.")
+    own = ((name, fields(path, "launcher.")) for name, path in options("launcher").items())
+    for name, rows in (("any", shared), *own):
+        lines += ["", f"  launcher={name}" if name != "any" else "  any launcher"]
+        shown = [(f"{field}={value}", text) for field, value, text in rows if field != "launcher.name"]
+        lines += [f"    {left:<28}  {text}".rstrip() for left, text in shown]
+    return "\n".join(lines)

@@ -1,0 +1,194 @@
+"""The process that runs units, one after another: orders on stdin, answers on stdout, a JSON line each.
+
+TensorFlow starts once and compiled steps are kept between units; the unit itself starts afresh each time
+(`run_unit`). What a unit prints goes to log.txt in its folder. The process ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import faulthandler
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+from dgpbench.errors import Interrupted, UserError
+from dgpbench.progress import Reporter
+
+LOG = "log.txt"
+NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+PROGRESS_SECONDS = 1.0
+_PR_SET_PDEATHSIG = 1
+
+
+class Answers:
+    """The parent's end of stdout, which nothing else in this process can write to."""
+
+    def __init__(self):
+        self._file = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+        os.dup2(2, 1)
+
+    def send(self, **message) -> None:
+        self._file.write(json.dumps(message) + "\n")
+
+
+class Tolerant(io.TextIOBase):
+    """Text for the log; what a full disk does not take is lost, and the unit goes on."""
+
+    def write(self, text: str) -> int:
+        try:
+            os.write(2, text.encode("utf-8", "replace"))
+        except OSError:
+            pass
+        return len(text)
+
+
+class Talking(Reporter):
+    """Plain lines for the log, and how far the training is for the parent."""
+
+    def __init__(self, answers: Answers):
+        from rich.console import Console
+
+        console = Console(file=sys.stderr, highlight=False, width=200, force_terminal=False)
+        super().__init__(0, console, console)
+        self._answers, self._sent = answers, 0.0
+
+    def update(self, step: int, bound: float, steps_per_second: float, seconds_left: float | None) -> None:
+        super().update(step, bound, steps_per_second, seconds_left)
+        if time.monotonic() - self._sent >= PROGRESS_SECONDS:
+            self._sent = time.monotonic()
+            left = None if seconds_left is None else round(float(seconds_left), 1)
+            self._answers.send(progress={"step": int(step), "steps": self._steps, "left": left})
+
+
+def main() -> None:
+    parent, grace = int(sys.argv[1]), float(sys.argv[2])
+    answers = Answers()
+    sys.stdout = sys.stderr = Tolerant()
+    faulthandler.enable(file=2)
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and decides
+    _end_with(parent, grace)
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a user's model in the current folder
+    try:
+        import dgpbench.experiment  # noqa: F401 - before any unit's clock runs
+
+        answers.send(ready=os.getpid())
+        for line in sys.stdin:
+            answers.send(**run_order(json.loads(line), answers))
+    except (Interrupted, BrokenPipeError):
+        pass  # between two units there is nothing to save
+
+
+def run_order(order: dict, answers: Answers) -> dict:
+    """Run one unit. The answer has its status and reason, and whether its record is written."""
+    from dgpbench.experiment import run_unit
+
+    with _Log(Path(order["folder"])), _Clock(order["timeout"]) as clock:
+        try:
+            unit, before = run_unit(order["config"], force=order["force"], reporter=Talking(answers))
+            return _answer(unit.record["status"], unit.record["reason"], recorded=True, before=before)
+        except Interrupted as error:
+            if clock.over:
+                minutes = f"{order['timeout'] / 60:g} minutes"
+                reason = f"took more than {minutes} (launcher.timeout); {str(error).partition(';')[0]}"
+                return _answer("timeout", f"{reason}; with more time, --retry failed runs it on")
+            return _answer("interrupted", str(error))
+        except UserError as error:
+            traceback.print_exc()
+            if getattr(error.__cause__, "errno", None) in NO_PLACE:  # true of the machine, not of the unit
+                return _answer("interrupted", str(error), fatal=True)
+            return _answer("failed", str(error))
+        except MemoryError as error:
+            return _answer("oom", f"MemoryError: {error}")
+        except Exception as error:  # noqa: BLE001 - a fact about the unit; the others must go on
+            traceback.print_exc()
+            first = (str(error).splitlines() or ["no message"])[0]
+            return _answer("failed", f"{type(error).__name__}: {first}", traceback=traceback.format_exc())
+
+
+def _answer(status: str, reason: str | None, recorded: bool = False, **more) -> dict:
+    return {"status": status, "reason": reason, "recorded": recorded, **more}
+
+
+class _Log:
+    """While a unit runs, stdout and stderr, native code included, go to the log in its folder."""
+
+    def __init__(self, folder: Path):
+        self.path, self.saved = folder / LOG, (-1, -1)
+
+    def __enter__(self):
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError:  # no place for a log is no reason not to run: writing the record says what is wrong
+            log = os.open(os.devnull, os.O_WRONLY)
+        self.saved = os.dup(1), os.dup(2)
+        for number in (1, 2):
+            os.dup2(log, number)
+        os.close(log)
+        now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        print(f"---- {now} UTC, process {os.getpid()}", file=sys.stderr)
+
+    def __exit__(self, *exc):
+        for number, saved in zip((1, 2), self.saved, strict=True):
+            os.dup2(saved, number)
+            os.close(saved)
+
+
+class _Clock:
+    """Asks this process to stop, as a signal from outside would, when the unit's time is over."""
+
+    def __init__(self, seconds: float | None):
+        self.over, self.timer = False, threading.Timer(seconds, self._ring) if seconds else None
+
+    def _ring(self) -> None:
+        self.over = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def __enter__(self):
+        if self.timer:
+            self.timer.daemon = True
+            self.timer.start()
+        return self
+
+    def __exit__(self, *exc):
+        if self.timer:
+            self.timer.cancel()
+
+
+def _stop(number, frame) -> None:
+    """Outside of training, where the engine has its own handler, a signal ends the unit at once; further ones
+    do not disturb the end."""
+    signal.signal(number, signal.SIG_IGN)
+    text = f"stopped by signal {number} outside of training; the same command resumes it"
+    raise Interrupted(number, text=text)
+
+
+def _end_with(parent: int, grace: float) -> None:
+    """When the parent dies: SIGTERM, so that a checkpoint is written, and the end after `grace` seconds."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    except (OSError, AttributeError):
+        pass  # not Linux: the thread below finds out
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(grace)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

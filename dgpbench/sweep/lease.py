@@ -1,0 +1,175 @@
+"""Leases: who runs a unit right now. A file per running unit, made exclusively, renewed by a heartbeat.
+
+A lease is advice, not a lock: if two processes hold one unit after all, work is done twice and no record is
+harmed. On the holder's own host its process tells whether it is alive; elsewhere the age of the heartbeat
+does, by the clock of the file system and in either direction, so that a clock set back keeps none alive.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+LEASES = ".leases"  # in the results folder
+HEARTBEAT = 10.0  # seconds between two renewals
+STALE = 120.0  # seconds without one after which the holder is taken for dead
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Host, process and job that hold a unit, and how far they are."""
+
+    key: str
+    host: str
+    pid: int
+    started: str  # start of the process, since numbers of processes are used again
+    job: str | None = None  # of SLURM or Ray
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    progress: dict = field(default_factory=dict)
+
+    def describe(self) -> str:
+        return f"process {self.pid} on {self.host}" + (f", job {self.job}" if self.job else "")
+
+
+def process_start(pid: int) -> str:
+    """When a process started, as its system tells it; empty if there is none (or it is a zombie)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        if os.path.isdir("/proc/self"):
+            return ""
+    import psutil
+
+    try:
+        return str(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return ""
+
+
+def take(results: Path, key: str, pid: int, job: str | None = None) -> Lease | None:
+    """A lease of the unit for process `pid` of this host; None if another holds it and is alive."""
+    lease = Lease(key, socket.gethostname(), pid, process_start(pid), job)
+    path = _path(results, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = _write(path, lease)
+    try:
+        for _ in range(3):
+            if _place(draft, path):
+                return lease
+            held = read(path)
+            if held is not None and alive(held, path) and not _same_job(held, lease):
+                return None
+            _remove(path, held)
+        return None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def renew(results: Path, lease: Lease, progress: dict) -> None:
+    """Heartbeat. A lease that someone else took over, or that cannot be written, is left alone."""
+    path = _path(results, lease.key)
+    held = read(path)
+    if held is None or held.token != lease.token:
+        return
+    with suppress(OSError):
+        os.replace(_write(path, Lease(**(asdict(lease) | {"progress": progress}))), path)
+
+
+def release(results: Path, lease: Lease) -> None:
+    held = read(_path(results, lease.key))
+    if held is not None and held.token == lease.token:
+        _path(results, lease.key).unlink(missing_ok=True)
+
+
+def leases(results: Path) -> Iterator[tuple[Lease, bool]]:
+    """All leases of a results folder, each with whether its holder is alive."""
+    for path in sorted((Path(results) / LEASES).glob("*.json")):
+        lease = read(path)
+        if lease is not None:
+            yield lease, alive(lease, path)
+
+
+def read(path: Path) -> Lease | None:
+    try:
+        return Lease(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def alive(lease: Lease, path: Path) -> bool:
+    if lease.host == socket.gethostname():
+        return bool(lease.started) and process_start(lease.pid) == lease.started
+    try:
+        return abs(_now(path.parent) - path.stat().st_mtime) < STALE
+    except OSError:
+        return False
+
+
+def drop_stale(results: Path, key: str) -> None:
+    """Remove the lease of a unit whose holder is dead, once its end is recorded."""
+    path = _path(results, key)
+    held = read(path)
+    if held is not None and not alive(held, path):
+        _remove(path, held)
+
+
+def _path(results: Path, key: str) -> Path:
+    return Path(results) / LEASES / f"{key[:32]}.json"
+
+
+def _write(path: Path, lease: Lease) -> Path:
+    draft = path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(4)}")
+    draft.write_text(json.dumps(asdict(lease)), encoding="utf-8")
+    return draft
+
+
+def _place(draft: Path, path: Path) -> bool:
+    """Give the draft its name unless that is taken."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links: here two may both believe they were first
+        if path.exists():
+            return False
+        os.replace(draft, path)
+    return True
+
+
+def _same_job(held: Lease, ours: Lease) -> bool:
+    """A job that was requeued to another host finds the lease of its first life, and need not see it age."""
+    return held.job is not None and held.job == ours.job and held.host != ours.host
+
+
+def _remove(path: Path, held: Lease | None) -> None:
+    """Take a stale lease away, and put back what was not it: another may have taken over meanwhile."""
+    aside = path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return
+    found = read(aside)
+    if found is not None and held is not None and found.token != held.token:
+        _place(aside, path)
+    aside.unlink(missing_ok=True)
+
+
+def _now(folder: Path) -> float:
+    """The file system's own clock, which may differ from this host's."""
+    probe = folder / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        probe.touch()
+        return probe.stat().st_mtime
+    except OSError:  # a folder that can only be read
+        return time.time()
+    finally:
+        with suppress(OSError):
+            probe.unlink()

@@ -1,0 +1,68 @@
+"""Taking in the records of another results folder, companions and all."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from dgpbench.errors import UserError
+from dgpbench.store import read
+from dgpbench.store.scan import Unit, find, scan
+from dgpbench.store.write import DRAWS, PARAMS, PREDICTIONS, write_unit
+from dgpbench.sweep.child import LOG
+
+SAME = 1e-6  # relative; metrics of one key that differ by more are worth a word
+READERS = {
+    PREDICTIONS: ("predictions", read.predictions),
+    DRAWS: ("draws", read.draws),
+    PARAMS: ("params", read.parameters),
+}
+
+
+def merge(source: Path, results: Path, warn: Callable[[str], None]) -> Counter:
+    """Copy what `results` lacks, or has not done; returns how many were taken, kept, damaged, different."""
+    counts: Counter[str] = Counter()
+    for unit in scan(source, reference=False, traces=True, warn=_counting(warn, counts)):
+        held = find(results, unit.record["config"], unit.record["key"])
+        if held and held.record["status"] == "done":
+            counts["kept"] += 1
+            if unit.record["status"] == "done" and (name := _difference(unit, held)):
+                counts["different"] += 1
+                warn(f"{unit.path} and {held.path} have one key and differ in {name}; ours stays")
+            continue
+        if held and unit.record["status"] != "done" and held.record["finished"] >= unit.record["finished"]:
+            counts["kept"] += 1
+            continue
+        try:
+            companions = {READERS[n][0]: READERS[n][1](unit) for n in unit.record["files"]}
+        except UserError as error:
+            counts["damaged"] += 1
+            warn(f"not taken: {error}")
+            continue
+        taken = write_unit(results, unit.record, **companions)
+        with suppress(OSError):  # a log is good to have, not needed
+            shutil.copyfile(unit.folder / LOG, taken.folder / LOG)
+        counts["taken"] += 1
+    return counts
+
+
+def _counting(warn: Callable[[str], None], counts: Counter) -> Callable[[str], None]:
+    def told(text: str) -> None:
+        counts["damaged"] += 1
+        warn(text)
+
+    return told
+
+
+def _difference(one: Unit, other: Unit) -> str | None:
+    """The first metric in which two records differ, with both values."""
+    for name, value in one.record["metrics"].items():
+        theirs = other.record["metrics"].get(name)
+        if value is None or theirs is None:
+            continue
+        if abs(value - theirs) > SAME * max(1.0, abs(value), abs(theirs)):
+            return f"{name} ({value:.6g} and {theirs:.6g})"
+    return None

@@ -1,0 +1,77 @@
+"""Records of units that could not write their own: killed, out of memory, out of time, refused."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from dgpbench.keys import run_key
+from dgpbench.machine import git_commit, processor, versions
+from dgpbench.store.scan import Unit
+from dgpbench.store.schema import build_record
+from dgpbench.store.write import write_unit
+from dgpbench.sweep.lease import drop_stale
+from dgpbench.sweep.plan import Plan
+from dgpbench.sweep.state import find_record, timed
+
+
+def record_outcome(
+    plan: Plan, index: int, status: str, reason: str, seconds: float | None = None, **details
+) -> Unit:
+    """Store how a unit ended; returns what stands, which is a done record if there was one after all.
+
+    An interrupted unit has written sizes, notes and more itself: those stay, the verdict is ours.
+    """
+    cfg = plan.config(index)
+    standing = find_record(plan, index)
+    fields = {"status": status, "reason": reason, "wall_seconds": seconds, "details": details}
+    if standing and standing.record["status"] == "interrupted":
+        kept = ("sizes", "notes", "training", "threads", "device", "deviations")
+        fields |= {name: standing.record[name] for name in kept}
+        cfg, key = standing.record["config"], standing.record["key"]
+    else:
+        fields |= {"threads": cfg["threads"]}
+        key = plan.units[index].key
+        if timed(cfg):  # the unit did not live to say on what; most likely it was the processor
+            cfg = cfg | {"device": f"cpu {processor()}"}
+            key = run_key(cfg, plan.data_hash(index))
+    record = build_record(
+        cfg,
+        key=key,
+        config_key=plan.config_key(index),
+        data_hash=plan.data_hash(index),
+        versions=versions(),
+        git_commit=git_commit(),
+        **fields,
+    )
+    return write_unit(plan.results, record)
+
+
+def record_lost(plan: Plan, index: int, status: str, reason: str) -> Unit:
+    """The same for a unit whose whole job has gone; its lease goes with it."""
+    unit = record_outcome(plan, index, status, reason)
+    drop_stale(plan.results, plan.units[index].key)
+    return unit
+
+
+def death(code: int, oom_kills: int) -> tuple[str, str]:
+    """Status and reason for a process that ended without an answer; `oom_kills` since the unit began."""
+    if code >= 0:
+        return "failed", f"its process ended with exit code {code} before the unit did; its log says more"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
+    if code == -signal.SIGKILL and oom_kills:
+        return "oom", "killed by the system, which was out of memory"
+    if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
+        return "interrupted", f"its process was killed from outside (signal {-code}, {name})"
+    return "failed", f"its process crashed (signal {-code}, {name}); its log says more"
+
+
+def oom_kills() -> int:
+    """How many processes this system has killed for want of memory."""
+    try:
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0

@@ -1,0 +1,129 @@
+"""plan.json: the units of a sweep, by number. A config stands there once for all its splits and seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from dgpbench.data.files import write_json
+from dgpbench.errors import UserError
+from dgpbench.keys import config_key
+from dgpbench.store.layout import labels_of, unit_folder
+from dgpbench.sweep.settings import settings_of
+
+FORMAT = 1
+SWEEPS = ".sweeps"  # in the results folder; hidden, so that a scan of the records does not enter it
+LATEST = "latest"
+
+
+class Planned(NamedTuple):
+    """One unit. Under a time budget `key` names the unit in the plan; its record's has the machine in it."""
+
+    config: int
+    split: int
+    seed: int
+    key: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep consists of; it does not say what is done: the records do."""
+
+    cwd: str
+    command: list[str]
+    configs: list[dict]
+    hashes: list[str]  # of the data, by config
+    units: list[Planned]
+
+    def config(self, index: int) -> dict:
+        """The whole config of one unit."""
+        unit = self.units[index]
+        return self.configs[unit.config] | {"split": unit.split, "seed": unit.seed}
+
+    def data_hash(self, index: int) -> str:
+        return self.hashes[self.units[index].config]
+
+    def config_key(self, index: int) -> str:
+        return config_key(self.configs[self.units[index].config], self.data_hash(index))
+
+    def folder(self, index: int) -> Path:
+        return unit_folder(self.results, labels_of(self.config(index)), self.units[index].key)
+
+    def label(self, index: int) -> str:
+        """A unit in words: 'dgp2 energy split 3', with the seed if it is not the only one."""
+        unit, cfg = self.units[index], self.configs[self.units[index].config]
+        seed = f" seed {unit.seed}" if unit.seed or self._several_seeds else ""
+        return f"{cfg['model']['name']} {cfg['dataset']['name']} split {unit.split}{seed}"
+
+    @cached_property
+    def _several_seeds(self) -> bool:
+        return len({unit.seed for unit in self.units}) > 1
+
+    @cached_property
+    def settings(self) -> list:
+        """The launcher's settings of each config."""
+        return [settings_of(cfg) for cfg in self.configs]
+
+    @property
+    def launcher(self):
+        """The settings that hold for the whole sweep."""
+        return self.settings[0]
+
+    @property
+    def results(self) -> Path:
+        return Path(self.configs[0]["paths"]["results"])
+
+    @cached_property
+    def name(self) -> str:
+        """The same units, settings and folder have the same name: a sweep given again is the same sweep."""
+        text = json.dumps([self.cwd, self.configs, self.hashes, self.units], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    @property
+    def home(self) -> Path:
+        return self.results / SWEEPS / self.name
+
+    def save(self) -> Path:
+        """Write plan.json into the sweep's own folder and make this sweep the latest."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        document = {
+            "format": FORMAT,
+            "cwd": self.cwd,
+            "command": self.command,
+            "configs": self.configs,
+            "hashes": self.hashes,
+            "units": self.units,
+        }
+        write_json(self.home / "plan.json", document)
+        write_json(self.home.parent / LATEST, {"name": self.name})
+        return self.home / "plan.json"
+
+
+def load_plan(path: str | Path) -> Plan:
+    """The plan in a file; UserError if it is none."""
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']}, this dgpbench reads {FORMAT}")
+        units = [Planned(*unit) for unit in document["units"]]
+        fields = {name: document[name] for name in ("cwd", "command", "configs", "hashes")}
+    except OSError as error:
+        raise UserError(f"cannot read plan {path} ({error.strerror}); `dgpbench sweep` writes one") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is no plan ({error}); `dgpbench sweep` writes one") from None
+    return Plan(**fields, units=units)
+
+
+def plans(results: str | Path) -> dict[str, Path]:
+    """The sweeps of a results folder by name, the latest first."""
+    folder = Path(results) / SWEEPS
+    found = {path.parent.name: path for path in sorted(folder.glob("*/plan.json"))}
+    try:
+        latest = json.loads((folder / LATEST).read_text(encoding="utf-8"))["name"]
+    except (OSError, ValueError, KeyError):
+        latest = None
+    return {name: found[name] for name in sorted(found, key=lambda name: name != latest)}

@@ -1,0 +1,161 @@
+"""From overrides in Hydra's sweep syntax to a plan: one composition per combination, then all splits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+
+from dgpbench.config import compose
+from dgpbench.conftree import config_folders, groups, options
+from dgpbench.errors import UserError
+from dgpbench.keys import run_key
+from dgpbench.machine import usable_cores
+from dgpbench.schema import check_field
+from dgpbench.sweep.graft import composer
+from dgpbench.sweep.plan import Plan, Planned
+from dgpbench.sweep.settings import settings_of
+
+NOT_SWEPT = ("launcher", "paths")
+UNKNOWN_HASH = "0" * 64
+Note = Callable[[str], None]
+
+
+def make_plan(overrides: Sequence[str], config_dirs: Sequence[str] = (), *, fetch: bool, note: Note) -> Plan:
+    """The units that `overrides` describe. With `fetch`, data that are not here yet are fetched once, now."""
+    axes, splits, seeds = _axes(overrides, config_folders(config_dirs))
+    make = composer(axes, config_dirs)
+    configs = [
+        make([f"{name}={value}" for name, value in zip(axes, values, strict=True)])
+        for values in product(*axes.values())
+    ]
+    planned: dict[str, Planned] = {}
+    hashes: dict[str, str] = {}
+    data = [_data_hash(cfg, hashes, fetch, note) for cfg in configs]
+    repeated = 0
+    for number, (cfg, data_hash) in enumerate(zip(configs, data, strict=True)):
+        for split in _splits(splits, cfg["protocol"]):
+            for seed in seeds or [cfg["seed"]]:
+                key = run_key(cfg | {"split": split, "seed": seed}, data_hash)
+                repeated += key in planned
+                planned.setdefault(key, Planned(number, split, seed, key))
+    if repeated:
+        note(f"{repeated} units would repeat others (same numbers); each runs once")
+    units = list(planned.values())
+    _give_threads(configs, len(units))
+    return Plan(os.getcwd(), list(overrides), configs, data, units)
+
+
+def _axes(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list[int] | None, list[int]]:
+    """Values by override name, and those of split (None: all of the protocol) and seed, which need no
+    composition."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser, known = OverridesParser.create(), groups(folders)
+    axes: dict[str, list[str]] = {}
+    for text in overrides:
+        try:
+            override = parser.parse_override(text)
+        except HydraException:
+            compose([text])  # explains what is wrong with it
+            raise
+        name = override.key_or_group
+        if name in axes:
+            raise UserError(f"'{name}' is given twice; list its values: {name}=a,b")
+        axes[name] = _values(override, text, options(name, folders) if name in known else ())
+        if len(axes[name]) > 1 and name.split(".")[0] in NOT_SWEPT:
+            raise UserError(f"'{text}' cannot be swept; one sweep has one launcher and one results folder")
+    splits = axes.pop("split", ["all"])
+    if "all" in splits and len(splits) > 1:
+        raise UserError("split=all stands alone; it means every split of the protocol")
+    numbers = None if splits == ["all"] else _whole("split", splits)
+    return axes, numbers, _whole("seed", axes.pop("seed", []))
+
+
+def _values(override, text: str, names: Sequence[str]) -> list[str]:
+    from hydra.core.override_parser.types import Glob, Transformer
+
+    if override.is_delete() or override.is_add() or override.is_force_add():
+        raise UserError(f"cannot read '{text}'; fields are set with name=value, not added or deleted")
+    if override.is_sweep_override() and isinstance(override.value(), Glob):
+        found = override.value().filter(list(names))
+        if not found:
+            raise UserError(f"'{text}' matches nothing; glob() is for groups such as model and dataset")
+        return found
+    if override.is_sweep_override() and not (override.is_discrete_sweep()):
+        raise UserError(f"'{text}' has no list of values; use name=a,b,c or name=range(0,10)")
+    if override.is_sweep_override():
+        found = [str(value) for value in override.sweep_iterator(transformer=Transformer.encode)]
+        return list(dict.fromkeys(found))
+    return [text.partition("=")[2]]
+
+
+def _whole(name: str, values: Sequence[str]) -> list[int]:
+    from dgpbench.schema import TOP
+
+    numbers = []
+    for value in values:
+        if not value.strip().lstrip("-").isdecimal():
+            extra = ", or all" if name == "split" else ""
+            raise UserError(f"{name}={value} is not allowed; {name} must be a whole number{extra}")
+        numbers.append(check_field(name, int(value), TOP[name]))
+    return numbers
+
+
+def _splits(numbers: list[int] | None, protocol: dict) -> Sequence[int]:
+    if numbers is None:
+        return range(protocol["splits"])
+    if beyond := [n for n in numbers if n >= protocol["splits"]]:
+        raise UserError(
+            f"split={beyond[0]} is out of range; protocol {protocol['name']} has splits 0 to "
+            f"{protocol['splits'] - 1}"
+        )
+    return numbers
+
+
+def _data_hash(cfg: dict, known: dict[str, str], fetch: bool, note: Note) -> str:
+    """The hash of the data of a config, read from the cache; `known` spares a second look."""
+    from dgpbench.data.cache import key_of
+
+    rule = cfg["protocol"]["split_rule"] == "published"
+    name = key_of([cfg["dataset"], rule])
+    if name not in known:
+        known[name] = _look_up(cfg, rule, fetch, note)
+    return known[name]
+
+
+def _look_up(cfg: dict, published: bool, fetch: bool, note: Note) -> str:
+    from dgpbench.data import published as index_files
+    from dgpbench.data.cache import check_cache, load_recipe, recipe_of
+    from dgpbench.data.catalogue import entry_from_config
+
+    entry = entry_from_config(cfg["dataset"])
+    recipe = (index_files.recipe if published else recipe_of)(entry, cfg["paths"])
+    expected = recipe.expect.get("data_sha256")
+    meta, _ = check_cache(recipe)
+    if meta is not None:
+        return meta["data_hash"]
+    if not fetch and entry.kind == "file":
+        if not expected:
+            note(f"{entry.name} is not fetched yet: whether its units are done cannot be known")
+        return expected or UNKNOWN_HASH
+    try:
+        return load_recipe(recipe, entry.name, note).data_hash
+    except UserError as error:
+        if not expected:
+            raise
+        note(f"{entry.name}: {error}; its units will be recorded as failed unless the data turn up")
+        return expected
+
+
+def _give_threads(configs: list[dict], units: int) -> None:
+    """Threads of each unit, fixed by the plan and not by what is left of it: numbers depend on them."""
+    for cfg in configs:
+        settings = settings_of(cfg)
+        wanted = cfg["threads"] or settings.cpus
+        if wanted is None:
+            workers = min(settings.workers or usable_cores(), usable_cores(), max(units, 1))
+            wanted = max(1, usable_cores() // workers)
+        cfg["threads"] = wanted

@@ -1,0 +1,289 @@
+"""Runs units in child processes of this one and sees to it that each ends in a record.
+
+The same pool serves all launchers: `launcher=local` gives it all units, a SLURM task or a Ray task its few.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from dgpbench.errors import Interrupted, UserError
+from dgpbench.sweep import lease as leasing
+from dgpbench.sweep.outcome import death, oom_kills, record_outcome
+from dgpbench.sweep.plan import Plan
+from dgpbench.sweep.process import Child
+from dgpbench.sweep.state import Observer
+
+TICK = 0.25  # seconds between two looks at clocks and memory
+ELSEWHERE = 60.0  # seconds to wait for units that another process runs
+REUSABLE = ("done", "failed", "diverged")  # ends after which a process is as good as new
+KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+MAX_START_FAILURES = 3  # children that die before their first word
+
+
+class Slot:
+    """A place for one child, and the unit it runs."""
+
+    def __init__(self, gpu: str | None = None):
+        self.gpu, self.child, self.ready = gpu, None, False
+        self.index: int | None = None
+        self.lease = None
+        self.began = self.beat = 0.0
+        self.oom_before, self.verdict = 0, None
+        self.progress: dict = {}
+
+
+class Pool:
+    """`run` returns when every unit has ended, or the user asks to stop."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workers: int,
+        gpus: Sequence[str] = (),
+        *,
+        force: bool = False,
+        job: str | None = None,
+        watcher=None,
+    ):
+        self.plan, self.force, self.job, self.watcher = plan, force, job, watcher
+        self.slots = [Slot(gpus[i] if gpus else None) for i in range(workers)]
+        self.queue: deque[int] = deque()
+        self.elsewhere: deque[int] = deque()
+        self.attempts: Counter[int] = Counter()
+        self.alone: set[int] = set()  # units that are to have a process of their own
+        self.signals: list[int] = []  # received; the first asks units to stop, the second kills them
+        self.kill_at = float("inf")
+        self.start_failures = self.unfinished = 0
+        self.told = False  # that we wait for others
+        self.observer = Observer(plan)
+
+    def run(self, indices: Sequence[int]) -> None:
+        """Run the units; raises Interrupted if a signal stopped it, UserError if nothing can be stored."""
+        self.queue = deque(indices)
+        waited = None
+        with _Signals(self):
+            try:
+                while True:
+                    self._dispatch()
+                    busy = [slot for slot in self.slots if slot.index is not None]
+                    if not busy:
+                        waited = waited or time.monotonic()
+                        if self.stopped or not self._wait_elsewhere(waited):
+                            break
+                        continue
+                    waited = None
+                    if self.stopped:
+                        self._obey(busy)
+                    self._listen(busy)
+                    for slot in busy:
+                        self._check(slot)
+            finally:
+                self._close()
+        if self.stopped and (left := len(self.queue) + len(self.elsewhere) + self.unfinished):
+            text = f"stopped by signal {self.stopped}, {left} units left; the same command goes on"
+            raise Interrupted(self.stopped, text=text)
+
+    @property
+    def stopped(self) -> int:
+        """The signal that asked us to stop, or 0."""
+        return self.signals[0] if self.signals else 0
+
+    # ---- giving out units ----------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        for slot in self.slots:
+            while slot.index is None and self.queue and not self.stopped:
+                self._start(slot, self.queue.popleft())
+
+    def _start(self, slot: Slot, index: int) -> None:
+        if not self.force and self.observer.look([index])[index].status == "done":
+            return self._tell("ended", index, "done", None)  # by another process, since the plan was made
+        threads = self.plan.configs[self.plan.units[index].config]["threads"]
+        settings = self.plan.settings[self.plan.units[index].config]
+        if slot.child is not None:
+            used = slot.child.units > 0 and index in self.alone
+            if used or slot.child.threads != threads or slot.child.ended() is not None:
+                self._discard(slot)
+        if slot.child is None:
+            slot.child, slot.ready = Child(threads, slot.gpu, settings.grace, self.plan.cwd), False
+        slot.lease = leasing.take(self.plan.results, self.plan.units[index].key, slot.child.pid, self.job)
+        if slot.lease is None:
+            self.elsewhere.append(index)
+            return None
+        slot.index, slot.began, slot.beat = index, time.monotonic(), time.monotonic()
+        slot.oom_before, slot.verdict, slot.progress = oom_kills(), None, {}
+        timeout = settings.timeout * 60 if settings.timeout else None
+        slot.child.order(
+            config=self.plan.config(index),
+            force=self.force,
+            timeout=timeout,
+            folder=str(self.plan.folder(index)),
+        )
+        self._tell("started", index, slot)
+        return None
+
+    def _wait_elsewhere(self, since: float) -> bool:
+        """Whether units that others run are still worth waiting for; those let go are taken up."""
+        if not self.elsewhere:
+            return False
+        states = self.observer.look(list(self.elsewhere))
+        for index, state in states.items():
+            if state.status != "running":
+                self.elsewhere.remove(index)
+                self.queue.append(index)
+        if self.queue:
+            return True
+        if time.monotonic() - since > ELSEWHERE:
+            return False
+        if not self.told:
+            self.told = True
+            self._tell("say", f"{len(states)} units are run by other processes; waiting a minute for them")
+        time.sleep(TICK)
+        return True
+
+    # ---- listening -----------------------------------------------------------------------------------
+
+    def _listen(self, busy: Sequence[Slot]) -> None:
+        readable, _, _ = select.select([slot.child for slot in busy], [], [], TICK)
+        for slot in busy:
+            if slot.child in readable:
+                for answer in slot.child.answers():
+                    self._hear(slot, answer)
+        self._tell("tick", self.slots)
+
+    def _hear(self, slot: Slot, answer: dict) -> None:
+        if "ready" in answer:  # starting up is not the unit's time
+            slot.ready, slot.began = True, time.monotonic()
+        elif "progress" in answer:
+            slot.progress = answer["progress"]
+        elif "status" in answer:
+            self.start_failures = 0
+            status, reason = answer["status"], answer["reason"]
+            if slot.verdict and status != "done":
+                status, reason = slot.verdict
+            more = {"traceback": answer["traceback"]} if "traceback" in answer else {}
+            again = not answer.get("fatal") and self._once_more(slot, status)
+            self._end(slot, status, reason, answer["recorded"], again, **more)
+            if answer.get("fatal"):
+                raise UserError(reason)
+            if status not in REUSABLE:
+                self._discard(slot)
+
+    def _check(self, slot: Slot) -> None:
+        """Time, memory and life of a busy slot."""
+        if slot.index is None or slot.child is None:
+            return
+        settings = self.plan.settings[self.plan.units[slot.index].config]
+        now, code = time.monotonic(), slot.child.ended()
+        if code is not None:
+            for answer in slot.child.answers():  # said before it died
+                self._hear(slot, answer)
+            if slot.index is not None:
+                self._died(slot, code)
+            return
+        if now - slot.beat > leasing.HEARTBEAT:
+            slot.beat = now
+            leasing.renew(self.plan.results, slot.lease, slot.progress)
+        limit = (settings.timeout or 0) * 60 + settings.grace
+        if settings.timeout and now - slot.began > limit and not slot.verdict:
+            reason = f"took more than {settings.timeout:g} minutes (launcher.timeout) and did not stop"
+            slot.verdict = "timeout", f"{reason} when asked: killed after {settings.grace:g} s more"
+            slot.child.signal(signal.SIGKILL)
+        used = slot.child.memory() if settings.memory else 0.0
+        if settings.memory and used > settings.memory and not slot.verdict:
+            limit = f"more than {settings.memory:g} GB (launcher.memory)"
+            slot.verdict = "oom", f"used {used:.2f} GB, {limit}: killed"
+            slot.child.signal(signal.SIGKILL)
+
+    def _died(self, slot: Slot, code: int) -> None:
+        if not slot.ready and code not in KILLED:
+            self.start_failures += 1
+            if self.start_failures >= MAX_START_FAILURES:
+                slot.lease = leasing.release(self.plan.results, slot.lease)
+                raise UserError(
+                    f"worker processes end before they begin (exit code {code}); "
+                    "`dgpbench doctor` checks the installation"
+                )
+        status, reason = slot.verdict or death(code, oom_kills() - slot.oom_before)
+        if self.stopped and not slot.verdict:
+            status, reason = "interrupted", "stopped with the sweep; the same command resumes it"
+        self._end(slot, status, reason, recorded=False, again=self._once_more(slot, status))
+        self._discard(slot)
+
+    def _once_more(self, slot: Slot, status: str) -> bool:
+        """Whether a unit is tried again, in a fresh process: when it was stopped from outside, or took too
+        much memory where earlier units may have left things behind."""
+        index, settings = slot.index, self.plan.settings[self.plan.units[slot.index].config]
+        self.attempts[index] += 1
+        outside = status == "interrupted" and self.attempts[index] <= settings.retries
+        crowded = status == "oom" and slot.child.units > 1 and index not in self.alone
+        if self.stopped or not (outside or crowded):
+            return False
+        self.alone.add(index)
+        self.queue.appendleft(index)
+        return True
+
+    def _end(self, slot: Slot, status: str, reason, recorded: bool, again: bool = False, **details) -> None:
+        index = slot.index
+        if not recorded and not (again and status == "oom"):
+            seconds = time.monotonic() - slot.began
+            unit = record_outcome(self.plan, index, status, reason, seconds, **details)
+            status, reason = unit.record["status"], unit.record["reason"]
+        leasing.release(self.plan.results, slot.lease)
+        slot.index = slot.lease = None
+        self.unfinished += status == "interrupted" and not again
+        self._tell("again" if again else "ended", index, status, reason)
+
+    # ---- stopping ------------------------------------------------------------------------------------
+
+    def _obey(self, busy: Sequence[Slot]) -> None:
+        """Asked to stop: units write their checkpoints. Asked twice, or after the grace: they are killed."""
+        now = time.monotonic()
+        if self.kill_at == float("inf"):
+            self.kill_at = now + max(settings.grace for settings in self.plan.settings)
+            for slot in busy:
+                slot.child.signal(signal.SIGTERM)
+        elif len(self.signals) > 1 or now > self.kill_at:
+            for slot in busy:
+                reason = "killed while stopping; the same command resumes it"
+                slot.verdict = slot.verdict or ("interrupted", reason)
+                slot.child.signal(signal.SIGKILL)
+
+    def _discard(self, slot: Slot) -> None:
+        slot.child.close()
+        slot.child = None
+
+    def _close(self) -> None:
+        for slot in self.slots:
+            if slot.child is None:
+                continue
+            if slot.index is not None:  # only if we end with an error ourselves
+                slot.child.signal(signal.SIGTERM)
+                leasing.release(self.plan.results, slot.lease)
+            self._discard(slot)
+
+    def _tell(self, event: str, *facts) -> None:
+        if self.watcher is not None:
+            getattr(self.watcher, event)(*facts)
+
+
+class _Signals:
+    """SIGINT and SIGTERM stop the pool instead of this process."""
+
+    def __init__(self, pool: Pool):
+        self.pool, self.previous = pool, {}
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.previous[number] = signal.signal(number, lambda n, frame: self.pool.signals.append(n))
+
+    def __exit__(self, *exc):
+        for number, handler in self.previous.items():
+            signal.signal(number, handler)

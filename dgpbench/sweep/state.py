@@ -1,0 +1,134 @@
+"""The state of every planned unit, from records and leases alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgpbench.keys import run_key
+from dgpbench.store.layout import RECORD, labels_of, unit_folders
+from dgpbench.store.scan import Unit, read_record
+from dgpbench.sweep.lease import Lease, leases
+from dgpbench.sweep.plan import Plan
+
+NOT_TRIED_OUT = ("missing", "interrupted", "stale")  # no verdict yet: to be run, or run on
+RETRY = ("missing", "failed", "all", "none")
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of one unit: a status of its record, or missing, running, stale."""
+
+    status: str
+    reason: str | None = None
+    folder: Path | None = None
+    seconds: float | None = None
+    lease: Lease | None = None
+    mark: tuple | None = None  # of the record's file: another one means a newer record
+
+
+class Observer:
+    """Looks at the units of a plan. A record that has not changed is not read again."""
+
+    def __init__(self, plan: Plan, results: Path | None = None):
+        self.plan, self.results = plan, Path(results or plan.results)
+        self._seen: dict[Path, tuple[tuple, dict | None]] = {}
+        self._folders: dict[int, tuple[Path, ...]] = {}
+
+    def look(self, indices: Sequence[int] | None = None) -> dict[int, State]:
+        """The state of the units, by number."""
+        held = {lease.key: (lease, alive) for lease, alive in leases(self.results)}
+        numbers = range(len(self.plan.units)) if indices is None else indices
+        return {i: self._state(i, held) for i in numbers}
+
+    def _state(self, index: int, held: dict) -> State:
+        lease, alive = held.get(self.plan.units[index].key, (None, False))
+        found = self._record(index)
+        if found and found["status"] == "done":
+            return State("done", None, found["folder"], found["wall_seconds"], mark=found["mark"])
+        if lease and alive:
+            return State("running", lease.describe(), lease=lease)
+        if lease:
+            return State("stale", f"{lease.describe()} has gone without a word", lease=lease)
+        if found is None:
+            return State("missing")
+        return State(
+            found["status"], found["reason"], found["folder"], found["wall_seconds"], mark=found["mark"]
+        )
+
+    def _record(self, index: int) -> dict | None:
+        """Status, reason, time and folder of the unit's record; a done one before others."""
+        found = None
+        for folder in self._candidates(index):
+            record = self._read(folder)
+            if record and self._belongs(record, index) and (not found or record["status"] == "done"):
+                found = record
+        return found
+
+    def _read(self, folder: Path) -> dict | None:
+        try:
+            stat = os.stat(folder / RECORD)
+        except OSError:
+            return None
+        mark = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if self._seen.get(folder, (None,))[0] != mark:
+            try:
+                record = read_record(folder)
+            except ValueError:
+                record = None
+            self._seen[folder] = mark, record and _brief(record, folder) | {"mark": mark}
+        return self._seen[folder][1]
+
+    def _candidates(self, index: int) -> Sequence[Path]:
+        if index not in self._folders:
+            labels, key = labels_of(self.plan.config(index)), self.plan.units[index].key
+            self._folders[index] = tuple(unit_folders(self.results, labels, key))
+        own = self._folders[index]
+        if not timed(self.plan.configs[self.plan.units[index].config]):
+            return own
+        return sorted(own[0].parent.glob(f"split{self.plan.units[index].split}-*"))
+
+    def _belongs(self, record: dict, index: int) -> bool:
+        """Whether the record is of this unit. Under a time budget the key holds the machine too: a record of
+        any machine counts if its threads are those of the plan, and its device where the plan names one."""
+        unit = self.plan.units[index]
+        cfg = self.plan.configs[unit.config]
+        if not timed(cfg):
+            return record["key"] == unit.key
+        other_device = cfg["device"] != "auto" and not str(record["device"]).startswith(cfg["device"])
+        if other_device or record["threads"] not in (None, cfg["threads"]):
+            return False
+        machine = {"split": unit.split, "seed": unit.seed} | {k: record[k] for k in ("device", "threads")}
+        return record["key"] == run_key(cfg | machine, self.plan.data_hash(index))
+
+
+def timed(cfg: dict) -> bool:
+    """Whether device and threads are part of the key."""
+    return cfg["budget"]["seconds"] is not None and not cfg["model"].get("closed_form")
+
+
+def to_run(states: dict[int, State], retry: str) -> list[int]:
+    """The units that a sweep has to run: those without a verdict, and with `failed` or `all` more. Those that
+    run elsewhere are not among them."""
+    if retry == "none":
+        return []
+    keep = {
+        "missing": lambda s: s in NOT_TRIED_OUT,
+        "failed": lambda s: s not in ("done", "running"),
+        "all": lambda s: s != "running",
+    }[retry]
+    return [index for index, state in states.items() if keep(state.status)]
+
+
+def find_record(plan: Plan, index: int) -> Unit | None:
+    """The record of a planned unit with all its fields, whatever its status."""
+    folder = Observer(plan).look([index])[index].folder
+    record = read_record(folder) if folder else None
+    return Unit(record, folder / RECORD) if record else None
+
+
+def _brief(record: dict, folder: Path) -> dict:
+    kept = {name: record[name] for name in ("key", "status", "reason", "wall_seconds")}
+    return kept | {"folder": folder, **{k: record["config"].get(k) for k in ("device", "threads")}}

@@ -1,0 +1,55 @@
+"""A few units as one job of a cluster: their pool, and what SLURM wants when it takes the machine away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from dgpbench.errors import Interrupted
+from dgpbench.store.write import ensure_writable
+from dgpbench.sweep.plan import Plan
+from dgpbench.sweep.pool import Pool
+
+MAX_REQUEUES = 50  # of one job by itself; each goes on where the last ended
+
+
+def run_task(
+    plan: Plan, indices: Sequence[int], *, force: bool = False, watcher=None, job: str | None = None
+) -> None:
+    """Run units one after another in one process of their own. SIGUSR1 says that the time limit is near: the
+    unit writes its checkpoint, and the job asks to be queued again."""
+    ensure_writable(plan.results)
+    near: list[int] = []
+    pool = Pool(plan, 1, force=force, job=job or slurm_job(), watcher=watcher)
+
+    def limit(number, frame) -> None:
+        near.append(number)
+        pool.signals.append(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGUSR1, limit)
+    try:
+        pool.run(indices)
+    except Interrupted:
+        ours = plan.launcher.name == "slurm" and plan.launcher.requeue
+        if not (near and ours and not force and _requeue()):  # with force it would begin again and again
+            raise
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def slurm_job() -> str | None:
+    """This job as squeue names it: 123, or 123_4 in an array."""
+    array, task = (os.environ.get(f"SLURM_ARRAY_{name}") for name in ("JOB_ID", "TASK_ID"))
+    return f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID")
+
+
+def _requeue() -> bool:
+    if int(os.environ.get("SLURM_RESTART_COUNT") or 0) >= MAX_REQUEUES:
+        return False
+    command = ["scontrol", "requeue", os.environ.get("SLURM_JOB_ID", "")]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False

@@ -1,0 +1,77 @@
+"""A model that predicts zero, and on one split misbehaves in a named way."""
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+
+from dgpbench.errors import Diverged
+from dgpbench.evaluate.predictive import Predictive
+
+
+class Stub:
+    def __init__(self, cfg):
+        self.cfg = cfg["model"]
+        self.bad = cfg["split"] == self.cfg["on_split"]
+        if self.bad and self.cfg["deed"] == "broken":
+            raise RuntimeError("cannot be built")
+
+    def fit(self, split, run):
+        if self.cfg["mark"]:  # one line per start of a unit
+            with open(self.cfg["mark"], "a") as file:
+                file.write(f"{split.index} {os.getpid()}\n")
+        if self.bad:
+            getattr(self, f"_{self.cfg['deed']}")()
+        else:
+            time.sleep(self.cfg["seconds"])
+
+    def predict(self, X, samples, seed):
+        return Predictive(mean=np.zeros((1, len(X), 1)), var=np.ones((1, len(X), 1)))
+
+    def parameters(self):
+        return {"nothing": np.zeros(0)}
+
+    def load_parameters(self, values):
+        pass
+
+    def _none(self):
+        time.sleep(self.cfg["seconds"])
+
+    def _fail(self):
+        print("about to fail", flush=True)
+        raise RuntimeError("no luck today")
+
+    def _diverge(self):
+        raise Diverged("the bound is not finite")
+
+    def _kill(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _crash(self):
+        ctypes.string_at(0)
+
+    def _exit(self):
+        os._exit(3)
+
+    def _sleep(self):
+        time.sleep(60)
+
+    def _stubborn(self):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(60)
+
+    def _eat(self):
+        eaten = []
+        for _ in range(200):
+            eaten.append(np.ones(4_000_000))
+            time.sleep(0.01)
+
+    def _once(self):
+        """Killed the first time, well behaved the second."""
+        mark = Path(self.cfg["mark"] + ".once")
+        if not mark.exists():
+            mark.touch()
+            self._kill()
