@@ -11,7 +11,7 @@ import pytest
 from sweep_tools import data, dgpbench, metrics, records, sweep, write_data
 
 UNITS = ["model=dgp2", "model.num_inducing=50", "protocol.draws=100", "inference.batch=900"]
-STEPS = int(os.environ.get("DGPBENCH_THROUGHPUT_STEPS", "3500"))
+STEPS = int(os.environ.get("DGPBENCH_THROUGHPUT_STEPS", "5000"))
 
 
 @pytest.mark.skipif(not os.environ.get("DGPBENCH_TEST_THROUGHPUT"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from dgpbench.engine.batches import Batches
@@ -15,7 +17,7 @@ from dgpbench.models.baselines.network_trainer import Network, NetworkSpec, get_
 PREDICT_COLUMNS = 100_000  # points times samples that pass through a network at once
 
 
-class NeuralModel:
+class NeuralModel(ABC):
     """A network trained by Adam on a bound; a subclass has `network` and `predict`."""
 
     def __init__(self, cfg: dict):
@@ -34,9 +36,9 @@ class NeuralModel:
                 f"{cfg['inference']['bound']} is not possible; use inference=adam or dsvi"
             )
 
+    @abstractmethod
     def network(self, dim: int, outputs: int) -> Network:
         """The structure for data with so many inputs and outputs."""
-        raise NotImplementedError
 
     def start(self, split, seed: int) -> str:
         """One line about the network for the user."""
