@@ -24,7 +24,12 @@ METHODS = ("fit", "predict", "parameters", "load_parameters")
 
 @runtime_checkable
 class Model(Protocol):
-    """What a run asks of a model. All data are standardised; the harness returns to original units."""
+    """What a run asks of a model. All data are standardised; the harness returns to original units.
+
+    Optional: `start(split, seed)`, a line for the plan; `latent = True`, where predictions average over
+    latent variables and take protocol.latent_samples; `log_density(X, Y, samples, seed)`, the logs of terms (S, N)
+    whose mean is p(y | x), where a model can do better than the components of `predict`.
+    """
 
     def fit(self, split: Split, run) -> object | None:
         """Train on split.X_train, split.Y_train. `run` has seed, steps, seconds, folder, reporter.
