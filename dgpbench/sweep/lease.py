@@ -13,7 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -67,7 +67,10 @@ def take(results: Path, key: str, pid: int, job: str | None = None) -> Lease | N
             held = read(path)
             if held is not None and alive(held, path) and not _same_job(held, lease):
                 return None
-            _remove(path, held)
+            with _claim(path, held) as ours:
+                if ours:
+                    os.replace(draft, path)
+                    return lease
         return None
     finally:
         draft.unlink(missing_ok=True)
@@ -118,7 +121,9 @@ def drop_stale(results: Path, key: str) -> None:
     path = _path(results, key)
     held = read(path)
     if held is not None and not alive(held, path):
-        _remove(path, held)
+        with _claim(path, held) as ours:
+            if ours:
+                path.unlink(missing_ok=True)
 
 
 def _path(results: Path, key: str) -> Path:
@@ -149,17 +154,28 @@ def _same_job(held: Lease, ours: Lease) -> bool:
     return held.job is not None and held.job == ours.job and held.host != ours.host
 
 
-def _remove(path: Path, held: Lease | None) -> None:
-    """Take a stale lease away, and put back what was not it: another may have taken over meanwhile."""
-    aside = path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(4)}")
+@contextmanager
+def _claim(path: Path, held: Lease | None) -> Iterator[bool]:
+    """Whether it is for us to replace or remove the stale lease `held`, while nobody else may.
+
+    Who makes the file that is named after its token has the right; what lies at `path` is looked at once more
+    under it, since another may have had the right before. A claim whose maker died is dropped when it is old.
+    """
+    mark = path.with_name(f".tmp-claim-{path.stem}-{held.token if held else 'unreadable'}")
     try:
-        os.rename(path, aside)
-    except FileNotFoundError:
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        with suppress(OSError):
+            if abs(_now(path.parent) - mark.stat().st_mtime) > STALE:
+                mark.unlink()
+        yield False
         return
-    found = read(aside)
-    if found is not None and held is not None and found.token != held.token:
-        _place(aside, path)
-    aside.unlink(missing_ok=True)
+    try:
+        found = read(path)
+        same = found is None if held is None else found is not None and found.token == held.token
+        yield same and path.exists()
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def _now(folder: Path) -> float:

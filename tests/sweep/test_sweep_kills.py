@@ -37,8 +37,8 @@ def check(folder, units, kills, pause, rows, count) -> dict:
 
 
 def test_thirty_kills_over_forty_units(tmp_path):
-    units = ["model=linear", "seed=0,1", "launcher.workers=2"]
-    told = check(tmp_path, units, KILLS, (0.05, 0.9), 5000, UNITS)
+    units = ["model=linear", "seed=0,1", "launcher.workers=2", "protocol.draws=6000"]  # about a second each
+    told = check(tmp_path, units, KILLS, (0.05, 0.5), 5000, UNITS)
     assert told["sweep"] >= 5 and told["worker"] >= 5
 
 
