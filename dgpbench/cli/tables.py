@@ -71,12 +71,15 @@ def results_folder(args: argparse.Namespace) -> Path:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report import specs
-    from dgpbench.report.load import load_tables
+    from dgpbench.report.load import all_tables, load_tables
 
     _check(args)
     folder = results_folder(args)
     names = specs.names() if "all" in args.names else args.names
-    tables = load_tables(names or specs.names(), folder, not args.no_reference, args.variant if names else ())
+    if names:
+        tables = load_tables(names, folder, not args.no_reference, args.variant)
+    else:
+        tables = all_tables(folder, not args.no_reference)
     if args.missing:
         from dgpbench.report.commands import missing
 

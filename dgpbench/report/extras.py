@@ -17,7 +17,7 @@ def overview(tables: list[Table], folder: Path) -> Grid:
     """One line per table: what it is and how far it has been run."""
     lines = [
         {
-            "table": t.spec.name,
+            "table": " ".join([t.spec.name, *t.spec.chosen]),
             "what": t.spec.title,
             "ours": f"{t.done}/{t.expected}" if t.expected else "no experiment",
             "failed": t.failed,

@@ -22,6 +22,19 @@ def load_tables(
     return tables_of(wanted, scan(results, reference=reference), results)
 
 
+def all_tables(results: Path, reference: bool = True) -> list[Table]:
+    """Every table, each followed by its variants with experiments of their own that have been begun."""
+    units = scan(results, reference=reference)
+    begun = {unit.record["experiment"] for unit in units}
+    wanted = []
+    for name in specs.names():
+        spec = specs.load(name)
+        others = [v for v, change in spec.variants.items() if "suffix" in change and "metric" not in change]
+        variants = [specs.load(name, [variant]) for variant in others]
+        wanted += [spec, *(v for v in variants if begun & {place.experiment for place in v.places.values()})]
+    return tables_of(wanted, units, results)
+
+
 def tables_of(wanted: Sequence[specs.Spec], units: Sequence[Unit], results: Path) -> list[Table]:
     """Tables from records in hand; step times come from `dgpbench perf`'s file here, or the reference one."""
     records = Records(units)

@@ -243,3 +243,17 @@ def test_ten_thousand_records_in_under_five_seconds_without_tensorflow(tmp_path)
     assert (int(cells), int(strays)) == (7 * 8 * 20, 8 * 5 * 11 * 22)
     assert heavy.strip() == "[]"
     assert float(seconds) < 5, seconds
+
+
+def test_the_overview_has_begun_variants_with_experiments_of_their_own():
+    """The records that come with the project have table 5.1 in 10,000 steps, and not in 100,000."""
+    from pathlib import Path
+
+    from dgpbench.report.load import all_tables
+
+    results = Path(__file__).resolve().parents[2] / "results"
+    tables = {(t.spec.name, *t.spec.chosen): t for t in all_tables(results)}
+    assert tables["5.1", "10k"].done >= 18 and tables["5.1",].done == 0
+    assert ("S7", "10k") not in tables and tables["S7",].done > 0
+    cells = tables["5.1", "10k"].cells
+    assert cells["solar", "LV-GP IWVI"].published.value == 0.07
