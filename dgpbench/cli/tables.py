@@ -79,7 +79,9 @@ def main(args: argparse.Namespace) -> int:
     if names:
         tables = load_tables(names, folder, not args.no_reference, args.variant)
     else:
-        tables = all_tables(folder, not args.no_reference)
+        from dgpbench.store.scan import scan
+
+        tables = all_tables(scan(folder, reference=not args.no_reference), folder)
     if args.missing:
         from dgpbench.report.commands import missing
 

@@ -22,9 +22,8 @@ def load_tables(
     return tables_of(wanted, scan(results, reference=reference), results)
 
 
-def all_tables(results: Path, reference: bool = True) -> list[Table]:
+def all_tables(units: Sequence[Unit], results: Path) -> list[Table]:
     """Every table, each followed by its variants with experiments of their own that have been begun."""
-    units = scan(results, reference=reference)
     begun = {unit.record["experiment"] for unit in units}
     wanted = []
     for name in specs.names():

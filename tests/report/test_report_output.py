@@ -250,9 +250,10 @@ def test_the_overview_has_begun_variants_with_experiments_of_their_own():
     from pathlib import Path
 
     from dgpbench.report.load import all_tables
+    from dgpbench.store.scan import scan
 
     results = Path(__file__).resolve().parents[2] / "results"
-    tables = {(t.spec.name, *t.spec.chosen): t for t in all_tables(results)}
+    tables = {(t.spec.name, *t.spec.chosen): t for t in all_tables(scan(results), results)}
     assert tables["5.1", "10k"].done >= 18 and tables["5.1",].done == 0
     assert ("S7", "10k") not in tables and tables["S7",].done > 0
     cells = tables["5.1", "10k"].cells

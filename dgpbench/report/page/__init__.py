@@ -13,12 +13,12 @@ from pathlib import Path
 import pandas as pd
 
 from dgpbench import __version__
-from dgpbench.report import figures, specs
+from dgpbench.report import figures
 from dgpbench.report.compare import comparison
 from dgpbench.report.extras import calibration, frontier, overview
 from dgpbench.report.figures.picture import Nothing, Picture
 from dgpbench.report.grid import Grid, Line, plain
-from dgpbench.report.load import tables_of
+from dgpbench.report.load import all_tables
 from dgpbench.report.published import citations
 from dgpbench.report.render.html import render
 from dgpbench.report.significance import significance_grids
@@ -33,12 +33,12 @@ DPI = 110
 
 def page(units: Sequence[Unit], results: Path, output: Path) -> tuple[str, list[str]]:
     """The page as text, and which figures could not be drawn and why. Links are relative to `output`."""
-    tables = tables_of([specs.load(name) for name in specs.names()], units, results)
+    tables = all_tables(units, results)
     begun = [table for table in tables if table.done or table.failed]
-    pictures, undrawn = _pictures(units, {table.spec.name: table for table in tables})
+    pictures, undrawn = _pictures(units, {t.spec.name: t for t in tables if not t.spec.chosen})
     parts = [
         ("overview", "Overview", _overview(tables, results)),
-        *((f"t-{table.spec.name}", f"Table {table.spec.name}", _begun(table, output)) for table in begun),
+        *((f"t-{'-'.join(_label(t))}", f"Table {' '.join(_label(t))}", _begun(t, output)) for t in begun),
         ("figures", "Figures", "".join(map(_figure, pictures)) + _list("Not drawn", undrawn)),
         ("published", "Published only", "".join(_waiting(table) for table in tables if table not in begun)),
         ("provenance", "Provenance", _provenance(units)),
@@ -49,6 +49,10 @@ def page(units: Sequence[Unit], results: Path, output: Path) -> tuple[str, list[
     )
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return _frame(style, script, menu, body), undrawn
+
+
+def _label(table: Table) -> tuple[str, ...]:
+    return table.spec.name, *table.spec.chosen
 
 
 def _frame(style: str, script: str, menu: str, body: str) -> str:
