@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install run test test-fast test-cluster test-kill test-throughput lint perf perf-envs clean
+.PHONY: help venv install run test test-fast test-cluster test-kill test-throughput lint perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -60,6 +60,9 @@ test-throughput: $(STAMP)  ## 20 units of 10 s and more: a sweep beside one proc
 
 lint: $(STAMP)  ## check style
 	@$(BIN)/ruff check .
+
+repro: $(STAMP)  ## run the published tables' cells, cheapest first, records to results/reference; BUDGET=2h
+	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
 # GPflux and GPyTorch are measured in environments of their own; one that cannot be had is left out with a note.
 PERF_ENVS := $(or $(DGPBENCH_PERF_ENVS),.perf-envs)

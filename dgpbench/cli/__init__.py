@@ -24,6 +24,7 @@ VERBS = {
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
+    "repro": ("dgpbench.cli.repro", "run the cells of the published tables, cheapest first"),
     "merge": ("dgpbench.cli.merge", "take in results from another machine"),
     "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),

@@ -51,6 +51,8 @@ FLAGS = {
     "figures": ("--output", "--list", "--results", "--no-reference", "--help"),
     "report": ("--output", "--results", "--no-reference", "--help"),
     "sweep": ("--retry", "--dry-run", "--detach", "--config-dir", "--verbose", "--quiet", "--help"),
+    "repro": ("--budget", "--only", "--retry", "--dry-run", "--cells", "--reference", "--verbose", "--quiet",
+              "--help"),
     "status": ("--list", "--watch", "--json", "--results", "--help"),
     "gc": ("--days", "--dry-run", "--results", "--help"),
 }

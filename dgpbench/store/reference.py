@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from dgpbench.store.scan import Unit
+from dgpbench.errors import UserError
+from dgpbench.store.scan import Unit, parse
 
 NO_PATHS = {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
 
@@ -24,11 +28,64 @@ def export(units: Iterable[Unit], path: str | Path) -> int:
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with open(temporary, "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
-            for record in records:
-                portable = {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
-                file.write(json.dumps(portable, allow_nan=False, ensure_ascii=False).encode() + b"\n")
+        with open(temporary, "wb") as raw:
+            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+                for record in records:
+                    portable = {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
+                    file.write(json.dumps(portable, allow_nan=False, ensure_ascii=False).encode() + b"\n")
+            raw.flush()
+            os.fsync(raw.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return len(records)
+
+
+def publish(units: Iterable[Unit], path: str | Path) -> int:
+    """Add records to a reference file; returns how many are new there.
+
+    What is there stays: a record gives way only if it is not done and the new one of its key is.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path.parent):
+        held = {unit.record["key"]: unit for unit in load(path)}
+        new = {}
+        for unit in units:
+            standing = held.get(unit.record["key"])
+            if standing is None or (not _done(standing) and _done(unit)):
+                new[unit.record["key"]] = unit
+        if new:
+            export((held | new).values(), path)
+    return len(new)
+
+
+def _done(unit: Unit) -> bool:
+    return unit.record["status"] == "done"
+
+
+def load(path: str | Path) -> list[Unit]:
+    """All records of a reference file, none if there is no file; UserError if one cannot be read."""
+    path = Path(path)
+    units = []
+    try:
+        with gzip.open(path, "rb") as file:
+            for line in file:
+                units.append(Unit(parse(line), path))
+    except FileNotFoundError:
+        pass
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        where = f"record {len(units) + 1} of {path}"
+        raise UserError(f"{where} cannot be read ({error}); restore the file from git") from None
+    return units
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One writer at a time: between reading and replacing a file no other may add to it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -12,11 +12,12 @@ from dgpbench.store.scan import scan
 from dgpbench.sweep.plan import Plan
 
 
-def cost_lines(plan: Plan, indices: Sequence[int]) -> list[str]:
-    """Core-hours of the units to run, with what they rest on."""
+def cost_lines(plan: Plan, indices: Sequence[int], reference: bool = False) -> list[str]:
+    """Core-hours of the units to run, with what they rest on; `reference`: also on records of other machines
+    that come with the project."""
     if not indices:
         return ["nothing to run"]
-    measured = _Measured(plan)
+    measured = _Measured(plan, reference)
     seconds, cores, unknown = 0.0, 0.0, set()
     for index in indices:
         number = plan.units[index].config
@@ -48,10 +49,10 @@ def cost_lines(plan: Plan, indices: Sequence[int]) -> list[str]:
 class _Measured:
     """Times of finished units here: of the very config, else its step rate under another budget."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, reference: bool):
         self.plan = plan
         self.whole, self.rates, self.rests = defaultdict(list), defaultdict(list), defaultdict(list)
-        for unit in scan(plan.results, reference=False, warn=lambda text: None):
+        for unit in scan(plan.results, reference=reference, warn=lambda text: None):
             record = unit.record
             if record["status"] != "done" or record["wall_seconds"] is None:
                 continue

@@ -10,10 +10,12 @@ from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.pool import Pool
 
 
-def run_local(plan: Plan, indices: Sequence[int], *, force: bool, watcher) -> None:
-    """Run the units on this machine."""
+def run_local(
+    plan: Plan, indices: Sequence[int], *, force: bool, watcher, until: float = float("inf")
+) -> None:
+    """Run the units on this machine, at most until a time of time.monotonic()."""
     workers, gpus = capacity(plan, len(indices))
-    Pool(plan, workers, gpus, force=force, watcher=watcher).run(indices)
+    Pool(plan, workers, gpus, force=force, watcher=watcher, until=until).run(indices)
 
 
 def capacity(plan: Plan, units: int) -> tuple[int, list[str]]:

@@ -49,9 +49,11 @@ class Pool:
         *,
         force: bool = False,
         job: str | None = None,
+        until: float = float("inf"),
         watcher=None,
     ):
         self.plan, self.force, self.job, self.watcher = plan, force, job, watcher
+        self.until = until  # of time.monotonic(): then it stops as if asked by SIGALRM
         self.slots = [Slot(gpus[i] if gpus else None) for i in range(workers)]
         self.queue: deque[int] = deque()
         self.elsewhere: deque[int] = deque()
@@ -70,6 +72,8 @@ class Pool:
         with _Signals(self):
             try:
                 while True:
+                    if time.monotonic() > self.until and not self.stopped:
+                        self.signals.append(signal.SIGALRM)
                     self._dispatch()
                     busy = [slot for slot in self.slots if slot.index is not None]
                     if not busy:

@@ -1,0 +1,88 @@
+"""`dgpbench repro`: run the cells of the published tables, cheapest first, and publish their records."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from dgpbench.errors import Interrupted
+from dgpbench.store.layout import REFERENCE
+
+CELLS = "cells.txt"
+UNFINISHED = ("missing", "interrupted", "stale", "running")  # left for the next call
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "repro",
+        help="run the cells of the published tables, as far as a time budget goes",
+        description="Run the units that cells.txt lists, in its order, one thread each on all cores. Each "
+        "record goes into results/reference/ as soon as it is done. What is done here or there is not run "
+        "again; what was stopped goes on from its checkpoint. Exit code 0 if nothing failed.",
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="name=value", help="where it runs, e.g. launcher.workers=1 device=cpu"
+    )
+    parser.add_argument("--budget", metavar="TIME", help="stop after 2h, 90m, ... (default: all is done)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="TEXT", help="lines with this text, e.g. kin8nm (and)"
+    )
+    parser.add_argument("--retry", choices=("missing", "failed"), default="missing", help="as for sweep")
+    parser.add_argument("--dry-run", action="store_true", help="show what is done, and what the rest costs")
+    parser.add_argument("--cells", metavar="FILE", help="the list (default: cells.txt of the reference)")
+    parser.add_argument(
+        "--reference", metavar="DIR", help="folder of published records (default: results/reference)"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for every unit")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the final table only")
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.sweep import repro
+    from dgpbench.sweep.state import Observer, to_run
+    from dgpbench.sweep.table import render
+
+    end = time.monotonic() + repro.seconds_of(args.budget) if args.budget else float("inf")
+    repro.check_extra(args.overrides)
+    note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
+    results = Path(os.environ.get("DGPBENCH_RESULTS") or "results")
+    folder = Path(args.reference) if args.reference else results / REFERENCE
+    lines = repro.read_cells(Path(args.cells) if args.cells else folder / CELLS, args.only)
+    plan, files = repro.joint_plan(lines, args.overrides, fetch=not args.dry_run, note=note)
+    reference, observer = repro.Reference(plan, files, folder), Observer(plan)
+    states = reference.over(observer.look())
+    todo = to_run(states, args.retry)
+    if args.dry_run:
+        from dgpbench.sweep.estimate import cost_lines
+
+        print(render(plan, states))
+        print("\n".join(cost_lines(plan, todo, reference=True)))
+        return 0
+    if added := sum(reference.publish(index) for index, state in states.items() if state.status != "missing"):
+        note(f"{added} records that were done before are published now")
+    if todo:
+        _run(plan, todo, reference, args, end, note)
+    states = reference.over(observer.look())
+    print(render(plan, states))
+    return 0 if all(state.status in ("done", *UNFINISHED) for state in states.values()) else 1
+
+
+def _run(plan, todo: list[int], reference, args, end: float, note) -> None:
+    from dgpbench.store.write import ensure_writable
+    from dgpbench.sweep.local import run_local
+    from dgpbench.sweep.repro import Publisher
+
+    ensure_writable(plan.results)
+    watcher = Publisher(reference, len(todo), args.quiet, args.verbose)
+    try:
+        run_local(plan, todo, force=False, watcher=watcher, until=end)
+    except Interrupted as stop:
+        if stop.signal_number != signal.SIGALRM:
+            raise
+        note(f"the budget of {args.budget} is used up; the same command goes on")
+    finally:
+        watcher.clear()

@@ -1,0 +1,96 @@
+"""The list of cells: one plan, records published as they finish, nothing lost, nothing run twice."""
+
+import gzip
+import json
+import time
+
+import pytest
+from sweep_tools import TINY, data, dgpbench, records, write_data
+
+from dgpbench.errors import UserError
+from dgpbench.sweep.repro import check_extra, joint_plan, read_cells, seconds_of
+
+
+def cells(folder, *lines):
+    (folder / "cells.txt").write_text("# comment\n\n" + "\n".join(lines) + "\n")
+    return folder / "cells.txt"
+
+
+def line(folder, name, *words):
+    return " ".join([name, *data(folder), *TINY, *words])
+
+
+def published(folder, name):
+    lines = gzip.decompress((folder / "results" / "reference" / f"{name}.jsonl.gz").read_bytes()).splitlines()
+    return [json.loads(text) for text in lines]
+
+
+def repro(folder, *words, **more):
+    return dgpbench(folder, "repro", "--cells", "cells.txt", "-q", *words, **more)
+
+
+def test_times_and_words():
+    assert [seconds_of(t) for t in ("2h", "1h30m", "45s", "0.5m")] == [7200, 5400, 45, 30]
+    for bad in ("2", "h", "2h3", "-1h", "1 h"):
+        with pytest.raises(UserError, match="write 2h"):
+            seconds_of(bad)
+    check_extra(["launcher.workers=1", "device=cpu", "threads=2"])
+    for bad in ("budget.steps=5", "launcher=slurm", "seed=1"):
+        with pytest.raises(UserError, match="cannot be set here"):
+            check_extra([bad])
+
+
+def test_the_list_is_read_in_order_and_its_mistakes_are_named(tmp_path):
+    path = cells(tmp_path, "b model=sgp split=0,1 # dear", "a model=linear")
+    assert read_cells(path) == [("b", ["model=sgp", "split=0,1"]), ("a", ["model=linear"])]
+    assert [x.file for x in read_cells(path, ["linear"])] == ["a"]
+    with pytest.raises(UserError, match="no cells in .* with kin8nm"):
+        read_cells(path, ["kin8nm"])
+    with pytest.raises(UserError, match="line 3"):
+        read_cells(cells(tmp_path, "model=sgp split=0"))
+    with pytest.raises(UserError, match="cannot read the cells"):
+        read_cells(tmp_path / "none.txt")
+
+
+def test_one_plan_holds_the_units_of_all_lines_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    path = cells(tmp_path, line(tmp_path, "a", "model=linear", "split=0,1"),
+                 line(tmp_path, "b", "model=sgp,linear", "split=1,2"))
+    plan, files = joint_plan(read_cells(path), [], fetch=True, note=print)
+    found = [f"{files[u.config]} {plan.label(i)}" for i, u in enumerate(plan.units)]
+    assert found == [f"{file} {model} csv split {split}" for file, model, split in (
+        ("a", "linear", 0), ("a", "linear", 1), ("b", "sgp", 1), ("b", "sgp", 2), ("b", "linear", 2))]
+    assert {cfg["threads"] for cfg in plan.configs} == {1}
+
+
+def test_records_are_published_and_what_is_published_is_not_run_again(tmp_path):
+    write_data(tmp_path)
+    cells(tmp_path, line(tmp_path, "a", "model=linear", "split=0,1"))
+    done = repro(tmp_path)
+    assert done.returncode == 0, done.stderr
+    own = records(tmp_path)
+    assert {r["split"]: r["metrics"] for r in published(tmp_path, "a")} == {
+        split: record["metrics"] for (_, split, _), record in own.items()
+    }
+    assert all(str(tmp_path) not in json.dumps(r["config"]["paths"]) for r in published(tmp_path, "a"))
+
+    (tmp_path / "results").joinpath("reference").rename(tmp_path / "kept")  # another machine: only these
+    cells(tmp_path, line(tmp_path, "a", "model=linear", "split=0,1,2"))
+    fresh = repro(tmp_path, "--reference", "kept", DGPBENCH_RESULTS="other")
+    assert fresh.returncode == 0 and "3 units: 3 done" in fresh.stdout
+    assert [f.name[:6] for f in (tmp_path / "other").glob("csv/*/*/*")] == ["split2"]
+
+
+def test_a_budget_stops_and_the_same_command_goes_on(tmp_path):
+    write_data(tmp_path)
+    long = ["model=sgp", "model.num_inducing=5", "budget.steps=9000000", "engine.block_seconds=0.1"]
+    cells(tmp_path, line(tmp_path, "a", "model=linear", "split=0"), line(tmp_path, "a", *long, "split=0"))
+    for budget in (7, 20, 60):  # the shorter ones may be over before training has begun
+        began = time.monotonic()
+        done = repro(tmp_path, "launcher.workers=1", "--budget", f"{budget}s")
+        assert done.returncode == 0 and budget < time.monotonic() - began < budget + 40, done.stderr
+        if list((tmp_path / "results").glob("csv/sgp-*/*/*/checkpoint.npz")):
+            break
+    assert "2 units: 1 done, 1 interrupted" in done.stdout, done.stdout + done.stderr
+    assert [r["model"] for r in published(tmp_path, "a")] == ["linear"]
