@@ -295,3 +295,8 @@ def get_trainer(spec: StepSpec) -> Trainer:
         while len(_trainers) > KEPT_TRAINERS:
             _trainers.popitem(last=False)
     return _trainers[spec]
+
+
+def latest_trainer() -> Trainer:
+    """The trainer that was asked for last, for a look at a run from outside."""
+    return next(reversed(_trainers.values()))

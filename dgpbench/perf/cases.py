@@ -84,11 +84,11 @@ CASES = _standard_cases()
 
 
 def select(names: Sequence[str], known: Sequence[str], what: str) -> list[str]:
-    """Those of `known` that are named, or begin with a named part before a hyphen; all without names."""
+    """Those of `known` that are named, or begin with a word that names none before a hyphen; all without."""
     words = [word for name in names for word in name.split(",") if word]
     chosen: list[str] = []
     for word in words:
-        found = [name for name in known if name == word or name.startswith(f"{word}-")]
+        found = [word] if word in known else [name for name in known if name.startswith(f"{word}-")]
         if not found:
             there = ", ".join(known)
             raise UserError(f"unknown {what} '{word}'{did_you_mean(word, known)}; there are {there}")

@@ -10,6 +10,11 @@ from pathlib import Path
 from dgpbench.errors import UserError
 
 DEFAULT_OUTPUT = "perf-results"
+ROUNDS, TURN = 7, 0.7
+STUDIES = {
+    "time-to-accuracy": "only seconds of training until DGP2 has the published test log-likelihood",
+    "choice": "only validation log-likelihood against seconds of training, for the choice of defaults",
+}
 
 
 def add_parser(subparsers) -> None:
@@ -22,20 +27,24 @@ def add_parser(subparsers) -> None:
         "DGPBENCH_PERF_ENVS names the folder that holds them (default .perf-envs).",
     )
     parser.add_argument(
-        "--cases", nargs="+", default=[], metavar="CASE", help="a, b, a-sgp, b-dgp2, ... (default: all)"
+        "--cases",
+        nargs="+",
+        default=[],
+        metavar="CASE",
+        help="a, b, a-sgp, b-dgp2, ... (default: all); of a study its datasets, models or axes",
     )
     parser.add_argument(
         "--systems",
         nargs="+",
         default=[],
         metavar="SYSTEM",
-        help="dgpbench, dgpbench-mixed, gpflux-float64, ... (default: all)",
+        help="dgpbench, dgpbench-mixed, gpflux-float64, ... (default: all); of a study its settings",
     )
     parser.add_argument(
-        "--rounds", type=int, default=7, metavar="N", help="turns of each system (default: 7)"
+        "--rounds", type=int, metavar="N", help=f"turns of each system (default: {ROUNDS}), or splits"
     )
     parser.add_argument(
-        "--seconds", type=float, default=0.7, metavar="S", help="length of a turn (default: 0.7)"
+        "--seconds", type=float, metavar="S", help=f"length of a turn (default: {TURN}), or of a training run"
     )
     parser.add_argument(
         "--threads", type=int, metavar="N", help="threads of every system (default: all cores)"
@@ -57,7 +66,10 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--replot", action="store_true", help="only table and plot, from perf.json in that folder"
     )
-    parser.add_argument(
+    only = parser.add_mutually_exclusive_group()
+    for study, about in STUDIES.items():
+        only.add_argument(f"--{study}", dest="study", action="store_const", const=study, help=about)
+    only.add_argument(
         "--check-run",
         action="store_true",
         help="only compare the steps per second of `dgpbench run` with the bare step",
@@ -67,13 +79,18 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    if args.rounds < 1 or not args.seconds > 0 or (args.threads is not None and args.threads < 1):
+    given = (args.rounds, args.seconds, args.threads)
+    if any(value is not None and not value > 0 for value in given):
         raise UserError("--rounds, --seconds and --threads must be positive")
     folder = Path(args.output)
     console = Console(stderr=True)
     note = lambda text: console.print(text, markup=False, highlight=False)  # noqa: E731
     if args.check_run:
         return _check_run(folder, args.threads)
+    if args.study:
+        from dgpbench.perf import studies
+
+        return studies.run(args.study, args, folder, note)
     path = folder / "perf.json"
     if args.replot:
         results = _read(path)
@@ -91,7 +108,7 @@ def _measure(args: argparse.Namespace, path: Path, note) -> dict:
     cases = [CASES[name] for name in select(args.cases, list(CASES), "case")]
     systems = [SYSTEMS[name] for name in select(args.systems, list(SYSTEMS), "system")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    settings = Settings(args.rounds, args.seconds, args.threads or cores)
+    settings = Settings(args.rounds or ROUNDS, args.seconds or TURN, args.threads or cores)
     pythons = interpreters(args.peers_python)
     path.parent.mkdir(parents=True, exist_ok=True)
     return measure(cases, systems, pythons, settings, note, keep=lambda results: _keep(path, results))

@@ -111,9 +111,9 @@ def bare_rate(seconds: float, block: int) -> float:
     """Steps per second of blocks of steps on the trainer that was used last, after one block to warm up."""
     import numpy as np
 
-    from dgpbench.engine import trainer as trainers
+    from dgpbench.engine.trainer import latest_trainer
 
-    trainer = next(reversed(trainers._trainers.values()))
+    trainer = latest_trainer()
     num_data = int(trainer.num_data.numpy())
     block = max(1, block)
     batch = 0 if trainer.spec.full_batch else trainer.spec.batch

@@ -128,11 +128,14 @@ def facts(results: dict) -> list[str]:
 
 def markdown(results: dict) -> str:
     parts = ["# Step times", *(f"- {_plain(line)}" for line in facts(results)), ""]
-    for table in tables(results):
-        parts += [f"## {table.title}", "", _row(table.header), _row(["---"] * len(table.header))]
-        parts += [*(_row(row) for row in table.rows), ""]
+    parts += map(markdown_table, tables(results))
     parts += ["## Targets", "", *(f"- {line}" for line in summary_lines(results)), ""]
     return "\n".join(parts)
+
+
+def markdown_table(table: Table) -> str:
+    lines = [f"## {table.title}", "", _row(table.header), _row(["---"] * len(table.header))]
+    return "\n".join([*lines, *map(_row, table.rows), ""])
 
 
 def _row(cells: list[str]) -> str:
@@ -145,23 +148,29 @@ def _plain(text: str) -> str:
 
 def show(results: dict, console) -> None:
     """Print all tables and the summary to a rich console."""
-    from rich import box
-    from rich.table import Table as Drawn
     from rich.text import Text
 
     for line in facts(results):
         console.print(Text(line, style="dim"))
     for table in tables(results):
-        drawn = Drawn(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for i, name in enumerate(table.header):
-            drawn.add_column(
-                name,
-                justify="left" if i == 0 or name == "system" else "right",
-                no_wrap=name in ("case", "system"),
-            )
-        for row in table.rows:
-            drawn.add_row(*map(Text, row))
-        console.print(drawn)
+        show_table(table, console)
     for line in summary_lines(results):
         style = "red" if line.endswith("not met") else "green" if line.endswith(": met") else ""
         console.print(Text(line, style=style))
+
+
+def show_table(table: Table, console) -> None:
+    from rich import box
+    from rich.table import Table as Drawn
+    from rich.text import Text
+
+    drawn = Drawn(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for i, name in enumerate(table.header):
+        drawn.add_column(
+            name,
+            justify="left" if i == 0 or name == "system" else "right",
+            no_wrap=name in ("case", "system"),
+        )
+    for row in table.rows:
+        drawn.add_row(*map(Text, row))
+    console.print(drawn)

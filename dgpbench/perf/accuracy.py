@@ -1,0 +1,147 @@
+"""Time to accuracy: seconds of training until DGP2 has the published test log-likelihood; and, on validation
+rows only, the choice of the settings that are to have it soonest."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dgpbench.perf.curves import Curve, Race, curve_of
+from dgpbench.perf.tables import NOTHING, Table
+
+SHARED = ("model=dgp2", "protocol=dsvi2017")
+PAPER = "paper"
+MIXED, BATCH = "precision=mixed", "inference.batch=1000"
+NGD = ("inference=ngd_adam", MIXED)
+RATE = "inference.adam.learning_rate"
+SYSTEMS: dict[str, tuple[str, ...]] = {
+    PAPER: ("experiment=dsvi2017_dgp2",),  # Adam on everything, batch 10,000, float64
+    "dsvi-mixed": (*SHARED, MIXED),
+    "dsvi-1000": (*SHARED, MIXED, BATCH),
+    "ngd": (*SHARED, *NGD),
+    "ngd-1000": (*SHARED, *NGD, BATCH),
+    "ngd-1000-float64": (*SHARED, "inference=ngd_adam", BATCH),
+    "ngd-1000-slow": (*SHARED, *NGD, BATCH, f"{RATE}=0.005", "inference.adam.decay=0.98"),
+    "ngd-1000-halving": (
+        *(*SHARED, *NGD, BATCH, f"{RATE}=0.02", "inference.adam.decay=0.5", "inference.adam.staircase=false"),
+        "inference.natgrad.decay=0.5",
+    ),
+}
+RACE = {"datasets": ("concrete", "power", "kin8nm"), "systems": (PAPER, "ngd-1000"), "seconds": 600.0}
+CHOICE = {"datasets": ("concrete", "energy", "power", "kin8nm"), "systems": tuple(SYSTEMS), "seconds": 30.0}
+# processor time, so that other work on the machine does not count; with threads=1 that of the training thread
+CHOOSING = partial(Race, part="valid", clock=time.process_time, growth=1.4)
+CHOICE_SAMPLES = "protocol.test_samples=20"
+TIMES = (2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)  # at which a choice is looked at
+
+
+def published(dataset: str) -> float:
+    """The test log-likelihood of DGP2 in table S7."""
+    from dgpbench.errors import UserError
+    from dgpbench.report import specs
+    from dgpbench.report.published import find
+
+    place = specs.load("S7").places.get((dataset, "DGP 2"))
+    cell = find(place.published) if place else None
+    if cell is None:
+        raise UserError(f"table S7 has no DGP 2 on '{dataset}'; time to accuracy needs a published number")
+    return cell.value
+
+
+def measure(
+    datasets: Sequence[str],
+    systems: Sequence[str],
+    splits: int,
+    seconds: float,
+    extra: Sequence[str],
+    note: Callable[[str], None],
+    *,
+    choice: bool,
+) -> list[dict]:
+    """The curves of all systems in turn on each split of each dataset."""
+    runs = []
+    for dataset in datasets:
+        target = None if choice else published(dataset)
+        for split in range(splits):
+            for system in systems:
+                words = [*SYSTEMS[system], f"dataset={dataset}", f"split={split}", *extra]
+                words += [CHOICE_SAMPLES] if choice else []
+                race = CHOOSING(seconds) if choice else Race(seconds, target)
+                curve = curve_of(words, race)
+                one = {"dataset": dataset, "system": system, "split": split, "target": target}
+                runs.append(one | curve.to_dict())
+                step, used, value = curve.last
+                why = f" ({curve.reason})" if curve.reason else ""
+                so_far = f"{value:.3f} after {used:.1f} s, {step:,.0f} steps{why}"
+                note(f"{dataset} split {split} {system}: {so_far}")
+    return runs
+
+
+def rows(runs: Sequence[dict]) -> list[dict]:
+    """The scores of all runs, one line each."""
+    labels = ("dataset", "system", "split")
+    return [
+        {name: run[name] for name in labels}
+        | dict(zip(("step", "seconds", "log_likelihood"), point, strict=True))
+        for run in runs
+        for point in run["points"]
+    ]
+
+
+def _curves(runs: Sequence[dict], dataset: str, system: str) -> list[Curve]:
+    fields = ("compile_seconds", "points", "reason")
+    chosen = [run for run in runs if (run["dataset"], run["system"]) == (dataset, system)]
+    return [Curve(**{name: run[name] for name in fields}) for run in chosen]
+
+
+def _names(runs: Sequence[dict], name: str) -> list[str]:
+    return list(dict.fromkeys(run[name] for run in runs))
+
+
+def race_table(runs: Sequence[dict]) -> Table:
+    """Seconds to the published value, beside those of the paper's protocol."""
+    lines = []
+    for dataset in _names(runs, "dataset"):
+        target = next(run["target"] for run in runs if run["dataset"] == dataset)
+        base = None
+        for system in _names(runs, "system"):
+            curves = _curves(runs, dataset, system)
+            found = [curve.reached(target) for curve in curves]
+            there = all(found)
+            seconds = statistics.fmean(hit[1] for hit in found) if there else None
+            base = seconds if system == PAPER else base
+            faster = base / seconds if base and seconds and system != PAPER else None
+            lines.append(
+                [
+                    dataset,
+                    system,
+                    f"{target:.2f}",
+                    f"{sum(map(bool, found))}/{len(found)}",
+                    f"{seconds:.1f}" if there else f"> {max(curve.last[1] for curve in curves):.0f}",
+                    f"{statistics.fmean(hit[0] for hit in found):,.0f}" if there else NOTHING,
+                    f"{faster:.1f}x" if faster else NOTHING,
+                    f"{statistics.fmean(curve.compile_seconds for curve in curves):.1f}",
+                    f"{statistics.fmean(curve.last[2] for curve in curves):.3f}",
+                ]
+            )
+    header = ["dataset", "system", "target", "reached", "seconds", "steps", "faster", "compile s", "last"]
+    return Table("Training seconds until DGP2 has the test log-likelihood of table S7", header, lines)
+
+
+def choice_table(runs: Sequence[dict]) -> Table:
+    """Validation log-likelihood after so many seconds of training, mean over splits."""
+    longest = max(run["points"][-1][1] for run in runs if run["points"])
+    times = [t for t in TIMES if t <= longest * 1.05]
+    lines = []
+    for dataset in _names(runs, "dataset"):
+        for system in _names(runs, "system"):
+            curves = _curves(runs, dataset, system)
+            values = [[curve.at(t * 1.05) for curve in curves] for t in times]
+            cells = [NOTHING if None in found else f"{statistics.fmean(found):.3f}" for found in values]
+            steps = statistics.fmean(curve.last[0] for curve in curves)
+            lines.append([dataset, system, *cells, f"{steps:,.0f}"])
+    header = ["dataset", "system", *(f"{t:g} s" for t in times), "steps"]
+    title = "Validation log-likelihood of DGP2 against seconds of processor time in training"
+    return Table(title, header, lines)

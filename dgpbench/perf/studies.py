@@ -1,0 +1,86 @@
+"""The studies beside the step times, each with a table, a csv file and all its numbers as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from dgpbench.perf.cases import select
+from dgpbench.perf.tables import Table, markdown_table, show_table
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a study found: everything for the JSON file, rows for the csv file, tables to read."""
+
+    numbers: dict
+    rows: Sequence[dict]
+    tables: Sequence[Table]
+    plot: Callable[[Path], None] | None = None
+
+
+def run(name: str, args: argparse.Namespace, folder: Path, note: Note) -> int:
+    """Make a study and write NAME.json, NAME.csv, NAME.md (and NAME.png) into the folder."""
+    from rich.console import Console
+
+    from dgpbench.data.files import write_json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found = STUDIES[name](args, note)
+    facts = {"study": name, "finished": datetime.now(timezone.utc).isoformat(timespec="seconds")} | _machine()
+    write_json(folder / f"{name}.json", facts | {"threads": args.threads} | found.numbers)
+    with (folder / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in found.rows for key in row)))
+        writer.writeheader()
+        writer.writerows(found.rows)
+    about = ", ".join(f"{key} {value}" for key, value in (facts | {"threads": args.threads or "all"}).items())
+    (folder / f"{name}.md").write_text("\n".join([about, "", *map(markdown_table, found.tables)]))
+    for table in found.tables:
+        show_table(table, Console())
+    written = [f"{name}.{kind}" for kind in ("json", "csv", "md")]
+    if found.plot:
+        found.plot(folder / f"{name}.png")
+        written.append(f"{name}.png")
+    note(f"written to {folder}: {', '.join(written)}")
+    return 0
+
+
+def _machine() -> dict:
+    from dgpbench.machine import git_commit, processor
+
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return {"processor": processor(), "cores": os.cpu_count(), "load": load, "git_commit": git_commit()}
+
+
+def _accuracy(args: argparse.Namespace, note: Note, *, choice: bool) -> Findings:
+    from dgpbench.perf import accuracy
+
+    default = accuracy.CHOICE if choice else accuracy.RACE
+    datasets = list(dict.fromkeys(word for given in args.cases for word in given.split(",")))
+    datasets = datasets or list(default["datasets"])
+    chosen = select(args.systems, list(accuracy.SYSTEMS), "system") if args.systems else default["systems"]
+    runs = accuracy.measure(
+        datasets,
+        chosen,
+        args.rounds or 1,
+        args.seconds or default["seconds"],
+        [f"threads={args.threads}"] if args.threads else [],
+        note,
+        choice=choice,
+    )
+    settings = {name: accuracy.SYSTEMS[name] for name in chosen}
+    table = (accuracy.choice_table if choice else accuracy.race_table)(runs)
+    return Findings({"systems": settings, "runs": runs}, accuracy.rows(runs), [table])
+
+
+STUDIES: dict[str, Callable[[argparse.Namespace, Note], Findings]] = {
+    "time-to-accuracy": lambda args, note: _accuracy(args, note, choice=False),
+    "choice": lambda args, note: _accuracy(args, note, choice=True),
+}
