@@ -53,7 +53,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     try:
         trained = model.fit(split, run)
         outcome |= _training(trained)
-        evaluation = _evaluate(model, split, cfg, run.seed)
+        evaluation = evaluate_model(model, split, cfg, run.seed)
         outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
         companions = _companions(evaluation, model)
     except UserError:
@@ -83,7 +83,7 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
     model.load_parameters(read.parameters(unit))
-    evaluation = _evaluate(model, split, cfg, run_seed(cfg))
+    evaluation = evaluate_model(model, split, cfg, run_seed(cfg))
     kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
@@ -97,7 +97,7 @@ def run_seed(cfg: dict) -> int:
     return cfg["seed"] + (cfg["split"] if cfg["protocol"]["split_rule"] == "fixed_zero" else 0)
 
 
-def _evaluate(model, split: Split, cfg: dict, seed: int) -> Evaluation:
+def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
     """Score a fitted model; latent variables take more test samples than inner layers do."""
     protocol = later_defaults("protocol") | cfg["protocol"]
     if getattr(model, "latent", False):

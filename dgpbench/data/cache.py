@@ -49,6 +49,10 @@ def key_of(value: Any) -> str:
 
 def load_data(entry: Entry, paths: dict, note: Note = silent) -> Data:
     """The parsed dataset: from the cache when it is whole, else read from its source and cached."""
+    if entry.on_demand:
+        from dgpbench.data.on_demand import load
+
+        return load(entry)
     return load_recipe(recipe_of(entry, paths), entry.name, note)
 
 

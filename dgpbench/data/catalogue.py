@@ -88,6 +88,11 @@ class Entry:
     settings: dict = field(default_factory=dict)
 
     @property
+    def on_demand(self) -> bool:
+        """Whether its rows are computed when asked for, and nothing is stored."""
+        return self.generator == "arm8_rows"
+
+    @property
     def kind(self) -> str:
         if self.generator:
             return "synthetic"

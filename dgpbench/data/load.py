@@ -44,6 +44,10 @@ def _rows(
     if rule == "published":
         return load_published(entry, paths, split, note)
     data = load_data(entry, paths, note)
+    if entry.on_demand:
+        from dgpbench.data.on_demand import split_rows
+
+        return data, *split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
     train, test = shuffle_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol["train_fraction"])
     return data, train, test
 
@@ -51,11 +55,16 @@ def _rows(
 def _scaled(entry: Entry, data: Data, train, test, valid, scaling: str, split: int) -> Split:
     if scaling not in ("train", "all"):
         raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
-    found = moments(data.X, train if scaling == "train" else None)
+    scaled_by = train if scaling == "train" else None
+    if entry.on_demand:
+        from dgpbench.data.on_demand import MOMENT_ROWS
+
+        scaled_by = train[:MOMENT_ROWS]
+    found = moments(data.X, scaled_by)
     x_mean, x_std = scale(found, scaling)
     y_mean, y_std, n_classes = np.zeros(data.Y.shape[1]), np.ones(data.Y.shape[1]), 0
     if entry.task == "regression":
-        y_mean, y_std = scale(moments(data.Y, train if scaling == "train" else None), scaling)
+        y_mean, y_std = scale(moments(data.Y, scaled_by), scaling)
     else:
         n_classes = entry.n_classes or int(data.Y.max()) + 1
     traps = [*entry.traps, *_traps_found(entry, data, train, test, found.constant)]

@@ -102,6 +102,7 @@ LOG_DENSITY = {
     "heteroscedastic": heteroscedastic_log_density,
     "step": step_log_density,
     "arm8": arm8_log_density,
+    "arm8_rows": arm8_log_density,
 }
 
 
@@ -121,7 +122,7 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
                 f"dataset.n={n}: dgp_letters is a fixed grid of 73419 points; leave dataset.n alone"
             )
     else:
-        n, noise, seed = _whole(entry.n, "n", 5), _positive(entry.settings.get("noise")), _seed(entry)
+        n, noise, seed = checked_settings(entry)
         settings = {"n": n, "noise": noise, "data_seed": seed}
     key = key_of([entry.generator, settings])
 
@@ -144,14 +145,16 @@ def blocks_of(generator: str, n: int, noise: float, seed: int) -> Blocks:
         yield X[:rows], np.round(Y[:rows], 6)
 
 
+def checked_settings(entry: Entry) -> tuple[int, float, int]:
+    """Rows, noise and seed as the user set them."""
+    seed = _whole(entry.settings.get("data_seed", 0), "data_seed", 0)
+    return _whole(entry.n, "n", 5), _positive(entry.settings.get("noise")), seed
+
+
 def _whole(value: object, name: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UserError(f"dataset.{name}={value!r}; a whole number of at least {least} is needed")
     return value
-
-
-def _seed(entry: Entry) -> int:
-    return _whole(entry.settings.get("data_seed", 0), "data_seed", 0)
 
 
 def _positive(value: object) -> float:

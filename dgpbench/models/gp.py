@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dgpbench.engine.batches import Batches
+from dgpbench.counter import permuted
+from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
@@ -26,6 +27,7 @@ from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import unconstrain
 
 INIT_ROWS = 100_000  # initial values are taken from at most this many random rows
+INIT_STREAM = 1 << 43  # of the random sample of very many rows; epochs have the small ones
 PREDICT_COLUMNS = 10_000  # points times samples that pass through the layers at once
 CHECK_ROWS, CHECK_NATS = 1000, 0.01  # of the quadrature, after training
 JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
@@ -255,7 +257,10 @@ def _sample_rows(split, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Training rows for the initial values: all of them, or a random sample of very many."""
     if split.n_train <= INIT_ROWS:
         return split.X_train, split.Y_train
-    rows = np.random.RandomState(seed).choice(split.n_train, INIT_ROWS, replace=False)
+    if split.n_train > EXPLICIT_LIMIT:
+        rows = permuted(np.arange(INIT_ROWS), split.n_train, seed, INIT_STREAM)
+    else:
+        rows = np.random.RandomState(seed).choice(split.n_train, INIT_ROWS, replace=False)
     return split.take_train(np.sort(rows))
 
 

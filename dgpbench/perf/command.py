@@ -14,6 +14,8 @@ ROUNDS, TURN = 7, 0.7
 STUDIES = {
     "time-to-accuracy": "only seconds of training until DGP2 has the published test log-likelihood",
     "choice": "only validation log-likelihood against seconds of training, for the choice of defaults",
+    "scaling": "only step time against batch, M, depth, width, K, and rate and memory against rows",
+    "evaluation": "only test rows per second of prediction and of all metrics",
 }
 
 

@@ -80,7 +80,36 @@ def _accuracy(args: argparse.Namespace, note: Note, *, choice: bool) -> Findings
     return Findings({"systems": settings, "runs": runs}, accuracy.rows(runs), [table])
 
 
+def _scaling(args: argparse.Namespace, note: Note) -> Findings:
+    from dgpbench.machine import usable_cores
+    from dgpbench.perf import growth
+
+    parts = select(args.cases, growth.PARTS, "part")
+    precisions = select(args.systems, ("float64", "mixed"), "precision")
+    threads = args.threads or usable_cores()
+    axes = [part for part in parts if part in growth.AXES]
+    rounds, seconds = args.rounds or 5, args.seconds or 0.5
+    steps = growth.step_rows(axes, precisions, rounds, seconds, threads, note)
+    sources = [part.partition("-")[2] for part in parts if part not in growth.AXES]
+    rows = growth.data_rows(sources, max(5.0, seconds), threads, note)
+    tables = [growth.step_table(steps)] if steps else []
+    tables += [growth.rows_table(rows)] if rows else []
+    plot = lambda path: growth.draw(steps, rows, path)  # noqa: E731
+    return Findings({"steps": steps, "rows": rows}, [*steps, *rows], tables, plot)
+
+
+def _evaluation(args: argparse.Namespace, note: Note) -> Findings:
+    from dgpbench.perf import evaluation
+
+    models = select(args.cases, list(evaluation.MODELS), "model")
+    extra = [f"threads={args.threads}"] if args.threads else []
+    found = evaluation.measure(models, args.rounds or 3, extra, note)
+    return Findings({"models": found}, found, [evaluation.table(found)])
+
+
 STUDIES: dict[str, Callable[[argparse.Namespace, Note], Findings]] = {
     "time-to-accuracy": lambda args, note: _accuracy(args, note, choice=False),
     "choice": lambda args, note: _accuracy(args, note, choice=True),
+    "scaling": _scaling,
+    "evaluation": _evaluation,
 }

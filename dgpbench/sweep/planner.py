@@ -128,10 +128,12 @@ def _data_hash(cfg: dict, known: dict[str, str], fetch: bool, note: Note) -> str
 
 def _look_up(cfg: dict, published: bool, fetch: bool, note: Note) -> str:
     from dgpbench.data import published as index_files
-    from dgpbench.data.cache import check_cache, load_recipe, recipe_of
+    from dgpbench.data.cache import check_cache, load_data, load_recipe, recipe_of
     from dgpbench.data.catalogue import entry_from_config
 
     entry = entry_from_config(cfg["dataset"])
+    if entry.on_demand:
+        return load_data(entry, cfg["paths"]).data_hash
     recipe = (index_files.recipe if published else recipe_of)(entry, cfg["paths"])
     expected = recipe.expect.get("data_sha256")
     meta, _ = check_cache(recipe)
