@@ -111,14 +111,18 @@ def propagate(
     w: Sequence[tf.Tensor] = (),
     K: int = 1,
     joint: bool = True,
+    repeat: int = 1,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance (P, K C) of the last layer given one sample through the inner layers (thesis 2.17).
 
     X (D, C); noise (noise_dim, K C) standard normal; w (dim, K, C) the value of each latent layer. `joint`:
     the K values of a point come from one draw of each inner function, as (5.11) asks; else from K draws.
     Without latent layers K is 1. The moments are those of the last layer's GPs, before `mixed_outputs`.
+    `repeat` samples of each column, in blocks, for X (D, C / repeat): a GP at the inputs is then asked once.
     """
     H, values, spread = X, list(w), 1
+    if repeat > 1 and not (isinstance(model.layers[0], GPLayer) and len(model.layers) > 1):
+        H, repeat = tf.tile(X, (1, repeat)), 1
     for i, layer in enumerate(model.layers[:-1]):
         batch = prepared[f"layer{i}"]
         if isinstance(layer, LatentLayer):
@@ -126,7 +130,8 @@ def propagate(
             spread = K
             H = tf.concat([H, batch["scale"] * tf.reshape(values.pop(0), (layer.dim, -1))], 0)
             continue
-        eps = noise[model.noise_rows(i), : H.shape[1]]
+        eps = noise[model.noise_rows(i), : H.shape[1] * repeat]
+        repeat = 1
         if isinstance(layer, ProjectionLayer):
             H = projection.sample(batch, H, eps)
         else:

@@ -279,7 +279,7 @@ def _compiled_predict(model: DeepGP, samples: int):
         shape = (model.noise_dim + extra, samples * N)
         noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
         w = [tf.reshape(noise[model.noise_rows(i)], (model.layers[i].dim, 1, -1)) for i in model.latent]
-        mean, var = propagate(model, prepared, tf.tile(tf.transpose(X), (1, samples)), noise, w)  # P, S * N
+        mean, var = propagate(model, prepared, tf.transpose(X), noise, w, repeat=samples)  # P, S * N
         if last.mixed:
             F = mean + tf.sqrt(tf.maximum(var, 0.0)) * noise[model.noise_dim :]
             mean, _ = mixed_outputs(model, prepared, F, tf.zeros_like(F))

@@ -188,11 +188,15 @@ def sample(layer: GPLayer, batch: dict, H: tf.Tensor, eps: tf.Tensor, K: int, ji
     """A draw of what leaves the layer at each column of H (D, K * C): (width, K * C).
 
     The K columns of a point come from one draw of the function (joint.py); different points from different
-    ones, as in DSVI. eps (output_dim, K * C) is standard normal.
+    ones, as in DSVI. eps (output_dim, K * C) is standard normal; with K = 1 it may have S columns for each of
+    H, in S blocks: S independent draws at each, from moments that are computed once.
     """
     if K == 1:
         mean, var = conditional(layer, batch, H)
-        F = mean + tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype])) * eps
+        sd = tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype]))
+        if (S := eps.shape[1] // H.shape[1]) > 1:
+            mean, sd, H = (tf.tile(A, (1, S)) for A in (mean, sd, H))
+        F = mean + sd * eps
         return mix(layer, batch, F, H) if layer.mixed else F
     H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor (kernels.py)
     mean, form = joint.joint_quadratic_form(_weights(layer, batch, for_kernel), batch["alpha"], batch["C"], K)

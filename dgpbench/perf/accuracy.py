@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from dgpbench.config import compose
+from dgpbench.data import load_split
+from dgpbench.errors import UserError
 from dgpbench.perf.curves import Curve, Race, curve_of
 from dgpbench.perf.tables import NOTHING, Table
 
@@ -39,7 +42,6 @@ TIMES = (2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)  # at which a choice is
 
 def published(dataset: str) -> float:
     """The test log-likelihood of DGP2 in table S7."""
-    from dgpbench.errors import UserError
     from dgpbench.report import specs
     from dgpbench.report.published import find
 
@@ -62,8 +64,10 @@ def measure(
 ) -> list[dict]:
     """The curves of all systems in turn on each split of each dataset."""
     runs = []
-    for dataset in datasets:
-        target = None if choice else published(dataset)
+    targets = {dataset: None if choice else published(dataset) for dataset in datasets}
+    for dataset in datasets:  # what cannot be had is known before anything is trained
+        load_split(compose([*SHARED, f"dataset={dataset}", *extra]))
+    for dataset, target in targets.items():
         for split in range(splits):
             for system in systems:
                 words = [*SYSTEMS[system], f"dataset={dataset}", f"split={split}", *extra]
