@@ -23,6 +23,8 @@ COMMANDS = {
     "_complete tables 5": HEAVY + ("hydra", "rich"),
     "run --cfg": HEAVY,
     "sweep --help": HEAVY + ("hydra", "rich", "numpy"),
+    "repro --help": HEAVY + ("hydra", "rich", "numpy"),
+    "perf --help": HEAVY + ("hydra", "rich", "numpy"),
     "gc": HEAVY + ("hydra",),
 }
 SCRIPT = """
