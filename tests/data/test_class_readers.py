@@ -21,7 +21,7 @@ from dgpbench.errors import UserError
 HERE = """abalone balance-scale banana blood breast-cancer-wisc-diag breast-cancer_pmlb contrac ecoli flare
 german glass haberman-survival image-segmentation ionosphere iris letter magic mammographic mnist new-thyroid
 pendigits pima pima_fd ringnorm seeds segmentation spambase splice statlog-german-credit statlog-heart
-statlog-vehicle thyroid_ida titanic twonorm vertebral-column-3clases waveform waveform_ida wine yeast""".split()
+statlog-vehicle thyroid_ida titanic twonorm vertebral-column-3clases waveform waveform_ida wine yeast"""
 COUNTS = {  # rows of each class, as their authors print them
     "iris": [50, 50, 50],
     "new-thyroid": [150, 35, 30],
@@ -213,7 +213,7 @@ def test_sets_that_scikit_learn_carries(paths, monkeypatch):
     assert names == load_breast_cancer().target_names.tolist()
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", HERE.split())
 def test_mirrored_classes(name, mirror, paths, monkeypatch):
     monkeypatch.setattr(sources, "_from_wheel", lambda *_: None)
     monkeypatch.setattr(sources, "_from_upstream", lambda *_: None)
