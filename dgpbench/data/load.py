@@ -7,11 +7,12 @@ import numpy as np
 from dgpbench.data.cache import Data, load_data
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.published import load_published
-from dgpbench.data.scaling import moments, scale
+from dgpbench.data.scaling import moments, scale, scale_targets
 from dgpbench.data.sources import Note, silent
 from dgpbench.data.split import Split
 from dgpbench.data.splits import RULES, carve_validation, check_index, shuffle_rows
 from dgpbench.errors import UserError
+from dgpbench.keys import likelihood_settings
 
 _INSPECT_VALUES = 5_000_000
 
@@ -31,7 +32,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     valid = None
     if protocol.get("validation"):
         train, valid = carve_validation(train, split, protocol["validation"])
-    return _scaled(entry, data, train, test, valid, protocol["scaling"], split)
+    likelihood = likelihood_settings(cfg)
+    return _scaled(entry, data, train, test, valid, protocol["scaling"], split, likelihood)
 
 
 def _rows(
@@ -48,14 +50,16 @@ def _rows(
     return data, train, test
 
 
-def _scaled(entry: Entry, data: Data, train, test, valid, scaling: str, split: int) -> Split:
+def _scaled(
+    entry: Entry, data: Data, train, test, valid, scaling: str, split: int, likelihood: dict
+) -> Split:
     if scaling not in ("train", "all"):
         raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
     found = moments(data.X, train if scaling == "train" else None)
     x_mean, x_std = scale(found, scaling)
     y_mean, y_std, n_classes = np.zeros(data.Y.shape[1]), np.ones(data.Y.shape[1]), 0
     if entry.task == "regression":
-        y_mean, y_std = scale(moments(data.Y, train if scaling == "train" else None), scaling)
+        y_mean, y_std = scale_targets(data.Y, train, scaling, likelihood)
     else:
         n_classes = entry.n_classes or int(data.Y.max()) + 1
     traps = [*entry.traps, *_traps_found(entry, data, train, test, found.constant)]
