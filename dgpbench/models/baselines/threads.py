@@ -1,4 +1,4 @@
-"""Threads of libraries that choose their own: as many as the run has, one for what is done before they start."""
+"""Threads of libraries that choose their own: as many as the run has, and one for small arrays."""
 
 from __future__ import annotations
 
