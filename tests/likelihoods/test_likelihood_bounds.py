@@ -131,7 +131,7 @@ def test_fast_gradient_equals_that_of_the_definition_and_mixed_is_near(name):
             scale = np.abs(exact[key].numpy()).max()
             lower = np.tril if key.endswith("q_sqrt") else lambda a: a
             error = np.abs(lower(gradients[key].numpy()) - lower(exact[key].numpy())).max()
-            assert error <= tolerance * scale + 1e-12, (key, error / scale)
+            assert error <= tolerance * (scale + 0.05), (key, error, scale)  # sums of 40 terms of order 1
 
 
 def _natural_ascent(model, raw, X, Y, steps, gamma):
