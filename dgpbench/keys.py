@@ -14,7 +14,12 @@ NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchange
 # out of the key, so that a new option changes no old key.
 LATER_DEFAULTS: dict[str, Any] = {
     "dataset.task": "regression",
+    "dataset.train_rows": None,
     "protocol.latent_samples": 2000,
+    "protocol.fixed_test": True,
+    "protocol.stratify": False,
+    "protocol.row_number": False,
+    "protocol.pixels": "unit",
     "model.latent_dim": 1,
     "model.latent_scale": 1.0,
     "model.inner_gps": None,
@@ -43,6 +48,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "likelihood.rescale": False,
 }
 
+DATA_FIELDS = ("name", "task", "train_rows")
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
 DEFAULT_LIKELIHOOD = {"regression": "gaussian", "binary": "bernoulli", "multiclass": "robustmax"}
@@ -73,7 +79,7 @@ def likelihood_name(cfg: dict, task: str) -> str:
 
 
 def settings(cfg: dict) -> dict[str, Any]:
-    """The dotted fields that determine the numbers. The data enter by their name, task and hash.
+    """The dotted fields that determine the numbers. The data enter by DATA_FIELDS and their hash.
 
     Naming the likelihood that is the task's default is the same as naming none.
     """
@@ -84,7 +90,7 @@ def settings(cfg: dict) -> dict[str, Any]:
         likelihood, task = likelihood_settings(cfg), cfg["dataset"].get("task", "regression")
         default = likelihood["name"] == DEFAULT_LIKELIHOOD.get(task)
         kept["likelihood"] = likelihood | {"name": "auto"} if default else likelihood
-    kept["dataset"] = {k: cfg["dataset"][k] for k in ("name", "task") if k in cfg["dataset"]}
+    kept["dataset"] = {k: cfg["dataset"][k] for k in DATA_FIELDS if k in cfg["dataset"]}
     if "budget" in kept and cfg["budget"]["seconds"] is not None:  # how far it gets depends on the machine
         kept.update(device=cfg["device"], threads=cfg["threads"])
     flat = flatten(kept)
