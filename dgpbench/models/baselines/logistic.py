@@ -1,8 +1,8 @@
 """Logistic regression (scikit-learn): the linear classifier that a GP must beat.
 
 Multinomial (two classes: one vector of weights) with a penalty |W|^2 / (2 C) on all but the intercepts.
-C maximises the mean log probability over the folds of a cross-validation within the training rows, unless it is
-given.
+C maximises the mean log probability over the folds of a cross-validation within the training rows, unless it
+is given.
 """
 
 from __future__ import annotations
