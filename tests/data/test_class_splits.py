@@ -49,6 +49,8 @@ def test_labels_of_a_catalogued_set_are_coded_when_loaded():
     assert codes[:, 0].tolist() == [1, 0, 1, 0] and names == ["-1", "1"]
     _, names = code_labels(Entry("named", task="binary", classes=("no", "yes")), data)
     assert names == ["no", "yes"]
+    with pytest.raises(UserError, match="dataset.classes names 3 classes, the source has 2 \\(-1, 1\\)"):
+        code_labels(Entry("named", task="binary", classes=("no", "yes", "maybe")), data)
 
 
 def test_a_text_class_in_the_first_line_is_no_header(tmp_path, config):
