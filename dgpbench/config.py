@@ -34,7 +34,11 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1:]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
-    if method := "exact" if cfg["model"].get("closed_form") else cfg["model"].get("trained_by"):
+    if cfg["dataset"]["task"] == "auto":
+        from dgpbench.data.own_labels import infer_task
+
+        cfg["dataset"]["task"] = infer_task(cfg["dataset"])
+    if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
     for name in ("results", "datasets"):
         cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
@@ -46,7 +50,8 @@ def deviations(cfg: dict) -> list[str]:
     if not cfg.get("experiment"):
         return []
     reference = compose([f"experiment={cfg['experiment']}"], cfg["paths"].get("config_dirs", ()))
-    ours, theirs = (flatten({k: c[k] for k in (*SETTINGS, "precision")}) for c in (cfg, reference))
+    names = (*SETTINGS, "likelihood", "precision")
+    ours, theirs = (flatten({k: c[k] for k in names if k in c}) for c in (cfg, reference))
     lines = []
     for name in sorted(set(ours) | set(theirs)):
         if name not in LABELS and ours.get(name) != theirs.get(name):

@@ -107,7 +107,7 @@ TOP: dict[str, Field] = {
     "device": _one_of("auto", "cpu", "gpu"),
     "threads": COUNT_OR_NULL,
 }
-DATASET = {"name": TEXT, "task": _one_of("regression", "binary", "multiclass")}
+DATASET = {"name": TEXT, "task": _one_of("regression", "binary", "multiclass", "auto")}
 LAUNCHER = {"name": TEXT}
 MODEL: dict[str, Field] = {
     "_target_": TEXT,
@@ -167,6 +167,10 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "max_test": COUNT_OR_NULL,
         "kde_rows": Field(int, null=True, low=0),
         "latent_samples": COUNT,
+        "fixed_test": SWITCH,
+        "stratify": SWITCH,
+        "row_number": SWITCH,
+        "pixels": _one_of("unit", "scaling"),
     },
     "inference": {
         "name": TEXT,
@@ -194,7 +198,22 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
     },
     "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
 }
-SECTIONS = ("paths", "engine", "dataset", "protocol", "model", "inference", "budget", "launcher")
+SECTIONS = (
+    *("paths", "engine", "dataset", "protocol", "model", "likelihood", "inference", "budget", "launcher"),
+)
+LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
+    "auto": {},
+    "gaussian": {},
+    "bernoulli": {"epsilon": Field(float, low=0, below=0.5)},
+    "bernoulli_logit": {},
+    "robustmax": {"epsilon": Field(float, above=0, below=0.5)},
+    "softmax": {},
+    "student_t": {"df": POSITIVE, "scale": POSITIVE},
+    "beta": {"scale": POSITIVE, "rescale": SWITCH},
+    "ordinal": {"sigma": POSITIVE, "low": Field(float), "high": Field(float)},
+    "poisson": {},
+    "gamma": {"shape": POSITIVE},
+}
 
 
 def check_kernel(name: str, value: Any) -> str:
@@ -213,10 +232,13 @@ def check_field(name: str, value: Any, field: Field) -> Any:
         return check_kernel(name, value)
     if leaf == "lengthscale" and value == "sqrt_dim":
         return value
+    if leaf == "num_inducing" and type(value) is float and 0 < value < 1:
+        return value
     try:
         return field.convert(value)
     except ValueError:
-        allowed = field.describe() + (", or sqrt_dim" if leaf == "lengthscale" else "")
+        also = {"lengthscale": ", or sqrt_dim", "num_inducing": ", or a share of the training rows below 1"}
+        allowed = field.describe() + also.get(leaf, "")
         guess = nearest(value, [c for c in field.choices if type(c) is str]) if type(value) is str else None
         hint = f"; did you mean '{guess}'?" if guess else ";"
         raise UserError(f"{name}={show_value(value)} is not allowed{hint} {name} must be {allowed}") from None

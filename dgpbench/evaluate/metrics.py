@@ -7,8 +7,6 @@ y_std, and PIT, coverage and W do not change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from dgpbench.evaluate import calibration, crps, mixture
@@ -42,6 +40,7 @@ class RegressionScorer:
         self.parts: dict[str, list[np.ndarray]] = {}
         self.influence: np.ndarray | float = 0.0
         self.components, self.sampled = 0, True
+        self.notes: list[str] = []
 
     def samples_for(self, predictive: Predictive) -> int:
         """How many samples to ask of such a model: draws are needed in full, components once per sample."""
@@ -83,14 +82,15 @@ class RegressionScorer:
         self._keep("shapiro_w", shapiro_w(draws).reshape(N, P))
         self._keep("mean", predictive.mixture_mean())
         self._keep("sd", predictive.mixture_sd())
-        if predictive.kind == "mixture":
-            logp = terms
-            if logp is None:
-                logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
+        logp = terms
+        if logp is None and predictive.kind == "mixture":
+            logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
+        if logp is not None:
             weights = predictive.log_weights if terms is None else None
             self._keep("log_density", mixture.log_density(logp, weights))
             if self.sampled:
                 self.influence = self.influence + mixture.loglik_influence(logp)
+        if predictive.kind == "mixture":
             mean, sd = predictive.mean.reshape(-1, N * P), np.sqrt(predictive.var).reshape(-1, N * P)
             weights = predictive.log_weights
             weights = None if weights is None else np.repeat(predictive.weights, P, axis=1)  # S, N * P
@@ -190,5 +190,3 @@ def kl_to_truth(true_log_density: np.ndarray, log_density: np.ndarray) -> dict[s
     se = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else None
     return {"test_kl_to_truth": float(gap.mean()), "test_kl_to_truth_se": se}
 
-
-SCORERS: dict[str, Callable] = {"regression": RegressionScorer}  # by the task of the split

@@ -58,6 +58,10 @@ GOLDEN = {  # command line: (run key, config key)
 
 LATER = {  # fields that came after the first keys: left out while they have this value
     "protocol.latent_samples": 2000,
+    "protocol.fixed_test": True,
+    "protocol.stratify": False,
+    "protocol.row_number": False,
+    "protocol.pixels": "unit",
     "model.latent_dim": 1,
     "model.latent_scale": 1,
     "model.inner_gps": None,
@@ -75,6 +79,15 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "inference.encoder": [20, 20],
     "inference.quadrature.rule": "adaptive",
     "inference.quadrature.nodes": 64,
+    "likelihood.name": "auto",
+    "likelihood.epsilon": 0.001,
+    "likelihood.df": 3,
+    "likelihood.scale": 1,
+    "likelihood.shape": 1,
+    "likelihood.sigma": 1,
+    "likelihood.low": -2,
+    "likelihood.high": 2,
+    "likelihood.rescale": False,
 }
 
 
@@ -94,6 +107,7 @@ def independent_key(cfg: dict, data_hash: str, unit: bool) -> str:
     fields["dataset.name"] = cfg["dataset"]["name"]
     if not closed:
         fields["precision"] = cfg["precision"]
+        fields.update({f"likelihood.{name}": value for name, value in cfg["likelihood"].items()})
     if cfg["budget"]["seconds"] is not None and not closed:
         fields["device"], fields["threads"] = cfg["device"], cfg["threads"]
     if unit:
@@ -111,6 +125,16 @@ def test_golden_keys(words):
     got = config.run_key(cfg, DATA), config.config_key(cfg, DATA)
     assert got == (independent_key(cfg, DATA, True), independent_key(cfg, DATA, False))
     assert got == GOLDEN[words]
+
+
+def test_the_likelihood_enters_unless_it_is_the_default_of_the_task():
+    assert both("likelihood=gaussian") == both()
+    student = both("likelihood=student_t")
+    assert student != both() and both("likelihood=student_t", "likelihood.df=3") == student
+    assert both("likelihood=student_t", "likelihood.df=4") != student
+    old = config.compose([])
+    del old["likelihood"]  # a config from before there were any
+    assert config.run_key(old, DATA) == both()[0]
 
 
 def test_what_is_optimised_does_not_enter_a_closed_form():
@@ -149,6 +173,11 @@ def test_what_does_not_determine_the_numbers_stays_out(overrides):
         "budget.steps=10",
         "precision=mixed",
         "protocol.scaling=all",
+        "protocol.stratify=true",
+        "protocol.fixed_test=false",
+        "protocol.row_number=true",
+        "protocol.pixels=scaling",
+        "model.num_inducing=0.3",
         "dataset=concrete",
         "model.layer_overrides.0.ard=false",
         "model.ard=false",
@@ -161,6 +190,18 @@ def test_settings_change_both_keys(override):
 @pytest.mark.parametrize("override", ["split=1", "seed=1"])
 def test_split_and_seed_change_the_run_only(override):
     assert both(override)[0] != both()[0] and both(override)[1] == both()[1]
+
+
+def test_own_test_rows_enter():
+    """They are a setting of the user's own file: other rows, other numbers."""
+    cfg = config.compose(["dataset=csv"])
+    assert config.config_key(cfg, DATA) == config.config_key(with_rows(cfg, None), DATA)
+    assert config.config_key(cfg, DATA) != config.config_key(with_rows(cfg, 50), DATA)
+    assert config.config_key(with_rows(cfg, 60), DATA) != config.config_key(with_rows(cfg, 50), DATA)
+
+
+def with_rows(cfg: dict, rows: int | None) -> dict:
+    return cfg | {"dataset": cfg["dataset"] | {"train_rows": rows}}
 
 
 def test_data_and_task_enter():
