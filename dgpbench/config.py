@@ -8,7 +8,7 @@ from typing import Any
 
 from dgpbench.conftree import conf_dir, config_folders, groups, options
 from dgpbench.errors import UserError
-from dgpbench.keys import LABELS, NUMERICS_VERSION, SETTINGS, config_key, run_key
+from dgpbench.keys import LABELS, NUMERICS_VERSION, SETTINGS, config_key, likelihood_settings, run_key
 from dgpbench.schema import show_value
 from dgpbench.suggest import did_you_mean
 from dgpbench.validate import flatten, normalise, validate
@@ -50,8 +50,10 @@ def deviations(cfg: dict) -> list[str]:
     if not cfg.get("experiment"):
         return []
     reference = compose([f"experiment={cfg['experiment']}"], cfg["paths"].get("config_dirs", ()))
-    names = (*SETTINGS, "likelihood", "precision")
-    ours, theirs = (flatten({k: c[k] for k in names if k in c}) for c in (cfg, reference))
+    ours, theirs = (
+        flatten({k: c[k] for k in (*SETTINGS, "precision")} | {"likelihood": likelihood_settings(c)})
+        for c in (cfg, reference)
+    )
     lines = []
     for name in sorted(set(ours) | set(theirs)):
         if name not in LABELS and ours.get(name) != theirs.get(name):

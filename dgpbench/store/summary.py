@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+from dgpbench.keys import likelihood_settings
 from dgpbench.schema import show_value
 from dgpbench.store.scan import Unit
 from dgpbench.validate import flatten
@@ -85,7 +86,8 @@ def _variants(examples: dict[str, dict]) -> dict[str, str]:
 
 
 def _settings(record: dict) -> dict:
-    flat = flatten(record["config"])
+    flat = flatten(record["config"] | {"likelihood": likelihood_settings(record["config"])})
+    likelihood = flat["likelihood.name"]  # unlike other names it stands for no other field
     kept = {f: v for f, v in flat.items()
             if f not in NOT_A_VARIANT and not f.startswith(NOT_SETTINGS) and not f.endswith(".name")}
-    return {**kept, "data": (record["data_hash"] or "")[:8]}
+    return {**kept, "likelihood": likelihood, "data": (record["data_hash"] or "")[:8]}

@@ -5,6 +5,7 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
+from dgpbench.models import points
 from dgpbench.models.init import build, structure
 from dgpbench.models.points import kmeans, principal_axes
 
@@ -115,3 +116,11 @@ def test_kmeans_centres_are_fixed_points_of_lloyd():
 def test_principal_axes_of_few_rows():
     W = principal_axes(_X(3, 8), 5)
     assert W.shape == (8, 5) and np.isfinite(W).all()
+
+
+def test_principal_axes_of_many_columns_are_those_of_few(monkeypatch):
+    """From the covariance or from the singular value decomposition: the same axes, signs included."""
+    H = np.random.RandomState(0).randn(300, 20) * np.linspace(3.0, 0.5, 20)
+    by_svd = points.principal_axes(H, 6)
+    monkeypatch.setattr(points, "MANY_COLUMNS", 10)
+    np.testing.assert_allclose(points.principal_axes(H, 6), by_svd, atol=1e-10)

@@ -8,11 +8,13 @@ import likelihood_tools as tools
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import special
 
 from dgpbench.inference import natgrad
-from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, lower_bound
-from dgpbench.models.deep_gp import DeepGP
+from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, data_term, lower_bound
+from dgpbench.models.deep_gp import DeepGP, expected_log_likelihood, prepare
 from dgpbench.models.kernels import Kernel
+from dgpbench.models.latent import LatentLayer
 from dgpbench.models.layers import GPLayer
 from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import unconstrain
@@ -188,3 +190,22 @@ def test_natural_gradients_reach_the_optimum_of_lbfgs(name, gamma):
     gpflow.optimizers.Scipy().minimize(loss, svgp.trainable_variables, options={"maxiter": 2000})
     assert bound == pytest.approx(-float(loss()), abs=2e-4)
     assert bound >= -float(loss()) - 1e-6  # natural gradients are at least as near
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "student_t", "robustmax"])
+def test_optimal_bound_equals_a_fine_grid_over_the_latent_variable(name):
+    rng = np.random.RandomState(4)
+    _, likelihood, P = REFERENCE[name]
+    X, Y = (tf.constant(a[:5].T) for a in _data(name, rng))
+    flat, values = _model(likelihood, P, 1, rng, dim=D + 1)
+    values = {key.replace("layer0", "layer1"): value for key, value in values.items()}
+    model = DeepGP((LatentLayer(D, 1, "optimal"), *flat.layers), likelihood)
+    values["layer0/scale"] = np.asarray(1.0)
+    prepared, _ = prepare(model, {key: tf.constant(value) for key, value in values.items()}, 1e-6)
+    grid = np.linspace(-8.0, 8.0, 1601)
+    w = tf.constant(np.tile(grid[None, :, None], (1, 1, 5)))
+    each = expected_log_likelihood(model, prepared, X, Y, tf.zeros((1, 5), tf.float64), [w], 1601).numpy()
+    exact = special.logsumexp(each - 0.5 * (grid**2 + math.log(2 * math.pi))[:, None] + math.log(0.01), 0)
+    kind = Bound("optimal", 1, 64)
+    ours = data_term(model, prepared, kind, X, Y, tf.zeros((1, 5), tf.float64), tf.constant(0))
+    np.testing.assert_allclose(ours, exact, atol=1e-4)

@@ -15,6 +15,7 @@ from dgpbench.experiment import rescore, run_unit
 from dgpbench.models import likelihoods
 from dgpbench.models.base import create
 from dgpbench.models.prediction import sampled_moments
+from dgpbench.store import summary
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(60, 2)
@@ -220,3 +221,12 @@ def test_a_unit_of_levels_from_file_to_record(tmp_path):
     assert metrics["test_rmse"] == pytest.approx(0.01 * metrics["test_rmse_std"])
     assert -3.0 < metrics["test_loglik_std"] < 0.0  # ten levels by chance: -2.3
     assert rescore(unit).record["metrics"] == metrics
+
+
+def test_records_of_two_likelihoods_are_told_apart():
+    """In `dgpbench show`; a config from before there were likelihoods counts as auto."""
+    names = {"dataset": "energy", "model": "dgp2", "inference": "dsvi", "protocol": "clean", "data_hash": "0"}
+    old = compose([])
+    del old["likelihood"]
+    records = {"a": names | {"config": old}, "b": names | {"config": compose(["likelihood=student_t"])}}
+    assert summary._variants(records) == {"a": "likelihood=auto", "b": "likelihood=student_t"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.models.likelihoods.base import Likelihood, hermite_mean, log_phi, phi
+from dgpbench.models.likelihoods.base import NODES, Likelihood, hermite_mean, log_phi, phi
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class BernoulliLogit(Likelihood):
     def probs(self, p, mean, var, noise=None) -> tf.Tensor:
         """Probabilities of the classes 0 and 1 (2, B), by quadrature."""
         both = tf.concat([-mean, mean], 0)
-        each = hermite_mean(tf.sigmoid, both, tf.concat([var, var], 0), 4 * 20)
+        each = hermite_mean(tf.sigmoid, both, tf.concat([var, var], 0), 4 * NODES)
         return each / tf.reduce_sum(each, 0)
 
 
