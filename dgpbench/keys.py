@@ -32,6 +32,9 @@ LATER_DEFAULTS: dict[str, Any] = {
     "inference.encoder": [20, 20],
     "inference.quadrature.rule": "adaptive",
     "inference.quadrature.nodes": 64,
+    "inference.hyperparameters": "trained",
+    "inference.natgrad.step": "schedule",
+    "inference.natgrad.direction": "natural",
 }
 
 SETTINGS = ("protocol", "model", "inference", "budget")

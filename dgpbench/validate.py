@@ -148,8 +148,28 @@ def _relations(cfg: dict) -> None:
             f"split={split} is out of range; protocol {cfg['protocol']['name']} has splits 0 to {splits - 1}"
         )
     _latents(cfg["model"], cfg["inference"])
+    _line_search(cfg["model"], cfg["inference"])
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
+
+
+def _line_search(model: dict, inference: dict) -> None:
+    """A line search moves one q(u) and nothing else."""
+    natgrad = inference["natgrad"]
+    if natgrad["step"] != "linesearch":
+        if natgrad["direction"] != "natural":
+            raise UserError(
+                f"inference.natgrad.direction={natgrad['direction']} is a direction of a line search; add "
+                "inference.natgrad.step=linesearch, or choose inference=gd or dsvi"
+            )
+        return
+    needs = "inference.natgrad.step=linesearch needs"
+    if inference["optimiser"] != "ngd_adam":
+        raise UserError(f"{needs} inference.optimiser=ngd_adam; it is {inference['optimiser']}")
+    if inference["hyperparameters"] != "fixed":
+        raise UserError(f"{needs} inference.hyperparameters=fixed: the search is over q(u) alone")
+    if "layers" in model and model["layers"] != ["gp"]:
+        raise UserError(f"{needs} one GP layer, model.layers=[gp]; they are {show_value(model['layers'])}")
 
 
 def _latents(model: dict, inference: dict) -> None:

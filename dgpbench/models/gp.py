@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.trainer import StepSpec, get_trainer
 from dgpbench.errors import UserError
+from dgpbench.evaluate import evaluate
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
@@ -77,9 +78,13 @@ class GPModel:
                 "amortised"
             )
         full = batches.full and resident
-        trainer = get_trainer(
-            step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device)
-        )
+        spec = step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device)
+        if spec.direction and not full:
+            raise UserError(
+                "inference.natgrad.step=linesearch needs all training rows in each step and in memory; set "
+                f"inference.batch={split.n_train}"
+            )
+        trainer = get_trainer(spec)
         trainer.reset(
             raw,
             rates_from_config(inference),
@@ -88,11 +93,27 @@ class GPModel:
             jitter=cfg["model"]["jitter"] or JITTER[cfg["precision"]],
             data=(self._inputs(split.X_train), split.Y_train) if resident else None,
         )
-        result = train(trainer, batches, run, take=None if resident else self._streamed(split))
-        self.load_parameters(trainer.values() | {"jitter": np.asarray(trainer.jitter.numpy(), np.float64)})
+        look = partial(self._test_loglik, trainer, split, run.seed)
+        result = train(
+            trainer,
+            batches,
+            run,
+            take=None if resident else self._streamed(split),
+            look=look if cfg["engine"].get("trace_test") else None,
+        )
+        self._take_over(trainer)
         if bound_of(cfg, self.model).kind == "optimal":
             result.checks["quadrature"] = self._check_quadrature(split, run)
         return result
+
+    def _take_over(self, trainer) -> None:
+        self.load_parameters(trainer.values() | {"jitter": np.asarray(trainer.jitter.numpy(), np.float64)})
+
+    def _test_loglik(self, trainer, split, seed: int) -> float | None:
+        """The test log-likelihood as training stands, for its trace."""
+        self._take_over(trainer)
+        protocol = self.cfg["protocol"] | {"draws": 3, "kde_rows": 0}  # as few as can be: they are not kept
+        return evaluate(self.predict, split, protocol, seed, self.log_density).metrics["test_loglik"]
 
     def _inputs(self, X: np.ndarray) -> np.ndarray:
         return X if self.cfg["model"].get("use_inputs", True) else X[:, :0]
@@ -226,6 +247,11 @@ def bound_of(cfg: dict, model: DeepGP) -> Bound:
     return Bound("iwvi", samples, inference["importance_samples"], joint, inference["dreg"])
 
 
+def search_direction(natgrad: dict) -> str | None:
+    """What a line search follows; None where steps have a schedule."""
+    return natgrad["direction"] if natgrad.get("step") == "linesearch" else None
+
+
 def step_spec(
     cfg: dict, model: DeepGP, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
 ):
@@ -243,6 +269,7 @@ def step_spec(
         optimiser=inference["optimiser"],
         parameterisation=inference["natgrad"]["parameterisation"],
         alternate=inference["natgrad"]["alternate"],
+        direction=search_direction(inference["natgrad"]),
         precision=cfg["precision"],
         chunk_rows=engine["chunk_rows"],
         threads=threads,

@@ -75,6 +75,9 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "inference.encoder": [20, 20],
     "inference.quadrature.rule": "adaptive",
     "inference.quadrature.nodes": 64,
+    "inference.hyperparameters": "trained",
+    "inference.natgrad.step": "schedule",
+    "inference.natgrad.direction": "natural",
 }
 
 
