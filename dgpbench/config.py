@@ -34,7 +34,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1:]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
-    if method := "exact" if cfg["model"].get("closed_form") else cfg["model"].get("trained_by"):
+    if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
     for name in ("results", "datasets"):
         cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())

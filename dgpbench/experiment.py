@@ -16,7 +16,8 @@ from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate import Evaluation, evaluate
 from dgpbench.keys import later_defaults
 from dgpbench.machine import describe_device, git_commit, versions
-from dgpbench.models.base import create
+from dgpbench.models.base import check_task, create
+from dgpbench.protocol import num_splits
 from dgpbench.store import read
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.scan import Unit, find_done
@@ -37,6 +38,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     ensure_writable(cfg["paths"]["results"])
     split = load_split(cfg, note)
     model = create(cfg)
+    check_task(model, cfg["model"]["name"], split)
     cfg = _with_machine(cfg, model)
     key = run_key(cfg, split.data_hash)
     if not force and (done := find_done(cfg["paths"]["results"], cfg, key)):
@@ -55,6 +57,8 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
         outcome |= _training(trained)
         evaluation = _evaluate(model, split, cfg, run.seed)
         outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
+        for text in evaluation.notes:
+            note(text)
         companions = _companions(evaluation, model)
     except UserError:
         raise
@@ -84,6 +88,8 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     model = create(cfg)
     model.load_parameters(read.parameters(unit))
     evaluation = _evaluate(model, split, cfg, run_seed(cfg))
+    for text in evaluation.notes:
+        note(text)
     kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
@@ -109,10 +115,13 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
     """What will be done, for the user to see before it is."""
     inference, budget, protocol = cfg["inference"], cfg["budget"], cfg["protocol"]
     sizes = f"{split.n_train:,} train + {split.n_test:,} test rows, {split.dim} inputs"
+    if split.classes:
+        sizes += f", {split.n_classes} classes"
+    splits = num_splits(cfg["dataset"], protocol)
     lines = [
         (
             "data",
-            f"{split.dataset}, split {cfg['split']} of {protocol['splits']} ({protocol['name']}): {sizes}",
+            f"{split.dataset}, split {cfg['split']} of {splits} ({protocol['name']}): {sizes}",
         )
     ]
     lines += [("beware", trap) for trap in split.traps]
@@ -172,7 +181,8 @@ def _facts(cfg: dict, split: Split, model, key: str) -> dict:
             "n_test": split.n_test,
             "inputs": split.dim,
             "outputs": split.outputs,
-        },
+        }
+        | ({"classes": split.n_classes} if split.classes else {}),
         "threads": getattr(model, "threads", None),
         "device": describe_device(model),
         "git_commit": git_commit(),

@@ -14,7 +14,12 @@ NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchange
 # out of the key, so that a new option changes no old key.
 LATER_DEFAULTS: dict[str, Any] = {
     "dataset.task": "regression",
+    "dataset.train_rows": None,
     "protocol.latent_samples": 2000,
+    "protocol.fixed_test": True,
+    "protocol.stratify": False,
+    "protocol.row_number": False,
+    "protocol.pixels": "unit",
     "model.latent_dim": 1,
     "model.latent_scale": 1.0,
     "model.inner_gps": None,
@@ -37,6 +42,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "inference.natgrad.direction": "natural",
 }
 
+DATA_FIELDS = ("name", "task", "train_rows")
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
 
@@ -55,12 +61,12 @@ def later_defaults(section: str) -> dict[str, Any]:
 
 
 def settings(cfg: dict) -> dict[str, Any]:
-    """The dotted fields that determine the numbers. The data enter by their name, task and hash."""
+    """The dotted fields that determine the numbers. The data enter by DATA_FIELDS and their hash."""
     if cfg["model"].get("closed_form"):  # nothing is optimised
         kept = {section: cfg[section] for section in ("protocol", "model")}
     else:
         kept = {section: cfg[section] for section in SETTINGS} | {"precision": cfg["precision"]}
-    kept["dataset"] = {k: cfg["dataset"][k] for k in ("name", "task") if k in cfg["dataset"]}
+    kept["dataset"] = {k: cfg["dataset"][k] for k in DATA_FIELDS if k in cfg["dataset"]}
     if "budget" in kept and cfg["budget"]["seconds"] is not None:  # how far it gets depends on the machine
         kept.update(device=cfg["device"], threads=cfg["threads"])
     flat = flatten(kept)

@@ -107,7 +107,7 @@ TOP: dict[str, Field] = {
     "device": _one_of("auto", "cpu", "gpu"),
     "threads": COUNT_OR_NULL,
 }
-DATASET = {"name": TEXT, "task": _one_of("regression", "binary", "multiclass")}
+DATASET = {"name": TEXT, "task": _one_of("regression", "binary", "multiclass", "auto")}
 LAUNCHER = {"name": TEXT}
 MODEL: dict[str, Field] = {
     "_target_": TEXT,
@@ -168,6 +168,10 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "max_test": COUNT_OR_NULL,
         "kde_rows": Field(int, null=True, low=0),
         "latent_samples": COUNT,
+        "fixed_test": SWITCH,
+        "stratify": SWITCH,
+        "row_number": SWITCH,
+        "pixels": _one_of("unit", "scaling"),
     },
     "inference": {
         "name": TEXT,

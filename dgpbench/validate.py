@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dgpbench.errors import UserError
+from dgpbench.protocol import check_split
 from dgpbench.schema import (
     CLOSED,
     DATASET,
@@ -142,11 +143,7 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 
 
 def _relations(cfg: dict) -> None:
-    splits, split = cfg["protocol"]["splits"], cfg["split"]
-    if split >= splits:
-        raise UserError(
-            f"split={split} is out of range; protocol {cfg['protocol']['name']} has splits 0 to {splits - 1}"
-        )
+    check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
     _latents(cfg["model"], cfg["inference"])
     _line_search(cfg["model"], cfg["inference"])
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:

@@ -104,6 +104,8 @@ class Wrapped:
     Such models draw from numpy's global generator; it is seeded for each call and put back afterwards.
     """
 
+    tasks = ("regression",)
+
     def __init__(self, cfg: dict):
         settings = cfg["model"]
         self.name, self.output = settings["wrapped"], settings["output"]

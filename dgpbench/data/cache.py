@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,10 @@ def _check_expected(meta: dict, expect: dict, name: str, origin: dict) -> None:
         )
 
 
-def recipe_of(entry: Entry, paths: dict) -> Recipe:
+def recipe_of(entry: Entry, paths: dict, row_number: bool = False) -> Recipe:
+    """How an entry is parsed; with `row_number`, a row number in the source stays among the inputs."""
+    if row_number and entry.row_number is not None:
+        return _with_row_number(entry, paths)
     if entry.kind == "synthetic":
         from dgpbench.data.synthetic import recipe
     elif entry.kind == "csv":
@@ -125,6 +128,16 @@ def recipe_of(entry: Entry, paths: dict) -> Recipe:
 
 def _source_key(source: Source) -> str:
     return key_of([source.reader, source.options, [f.sha256 for f in source.files]])
+
+
+def _with_row_number(entry: Entry, paths: dict) -> Recipe:
+    """The same source with the column that counts its rows, parsed beside the usual form."""
+    sources = tuple(
+        replace(s, options={**s.options, "drop": [c for c in s.options["drop"] if c != entry.row_number]})
+        for s in entry.sources
+    )
+    made = _file_recipe(replace(entry, sources=sources, d=entry.d + 1, data_sha256=None), paths)
+    return replace(made, folder=made.folder / "with_row_number")
 
 
 def _file_recipe(entry: Entry, paths: dict) -> Recipe:

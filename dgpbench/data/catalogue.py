@@ -28,8 +28,13 @@ class RemoteFile:
         return PurePosixPath(self.path).name
 
     @property
-    def url(self) -> str:
-        """A mirror is laid out like upstream: github.com/OWNER/REPO/COMMIT/PATH, or simply host/path."""
+    def url(self) -> str | None:
+        """A mirror is laid out like upstream: github.com/OWNER/REPO/COMMIT/PATH, or simply host/path.
+
+        npm/ holds packages of that registry: a mirror may have them, an address of their own they have not.
+        """
+        if self.path.startswith("npm/"):
+            return None
         if self.path.startswith("github.com/"):
             return "https://raw.githubusercontent.com/" + self.path[len("github.com/") :]
         return "https://" + self.path
@@ -83,6 +88,10 @@ class Entry:
     target_mean: float | None = None
     target_std: float | None = None
     n_classes: int = 0
+    classes: tuple[str, ...] = ()  # names of the labels in sorted order, where the source has only codes
+    train_rows: int | None = None  # the first so many rows train and the rest test: the set's own division
+    row_number: int | None = None  # the column of the source that counts its rows and is no input
+    pixel_max: float | None = None  # inputs are pixels from 0 to this
     published: dict | None = None
     generator: str | None = None
     settings: dict = field(default_factory=dict)
@@ -98,7 +107,8 @@ class Entry:
         d = dict(d)
         known = {k: d.pop(k) for k in list(d) if k in cls.__dataclass_fields__ and k != "settings"}
         known["sources"] = tuple(Source.from_dict(s) for s in known.get("sources") or ())
-        known["traps"] = tuple(known.get("traps") or ())
+        for name in ("traps", "classes"):
+            known[name] = tuple(known.get(name) or ())
         if known.get("task", "regression") not in TASKS:
             raise UserError(f"dataset.task={known['task']!r} is not a task; allowed: {', '.join(TASKS)}")
         return cls(settings=d, **known)
@@ -145,10 +155,11 @@ def entry_from_config(dataset: dict) -> Entry:
     base = _raw().get(name, {})
     entry = Entry.from_dict({**base, **dataset})
     if entry.kind == "file":
-        for fact in ("n", "d"):
+        for fact in ("n", "d", "train_rows"):
             if base and entry.__dict__[fact] != base.get(fact):
+                hint = " (dataset=arm8 takes any n)" if fact == "n" else ""
                 raise UserError(
                     f"dataset.{fact}={entry.__dict__[fact]} cannot be set: {name} has "
-                    f"{fact}={base.get(fact)}; leave it out (dataset=arm8 takes any n)"
+                    f"{fact}={base.get(fact)}; leave it out{hint}"
                 )
     return entry

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgpbench.data.cache import Data, load_data
+from dgpbench.data.cache import Data, Recipe, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
+from dgpbench.data.labels import check_training, code_labels
 from dgpbench.data.published import load_published
+from dgpbench.data.published import recipe as published_recipe
 from dgpbench.data.scaling import moments, scale
 from dgpbench.data.sources import Note, silent
 from dgpbench.data.split import Split
-from dgpbench.data.splits import RULES, carve_validation, check_index, shuffle_rows
+from dgpbench.data.splits import RULES, carve_validation, shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
+from dgpbench.protocol import check_split, own_test
 
 _INSPECT_VALUES = 5_000_000
 
@@ -20,48 +23,75 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     """Fetch (if need be), parse, split and scale the dataset a config names."""
     note = note or silent
     entry, protocol, split = entry_from_config(cfg["dataset"]), cfg["protocol"], cfg.get("split", 0)
-    data, train, test = _rows(entry, cfg["paths"], protocol, split, note)
+    rule = protocol["split_rule"]
+    if rule not in RULES:
+        raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(RULES)}")
+    own = {"name": entry.name, "train_rows": entry.train_rows}
+    check_split(split, own, protocol)
+    if rule == "published":
+        data, train, test = load_published(entry, cfg["paths"], split, note)
+    else:
+        data = load_recipe(recipe_for(entry, cfg["paths"], protocol), entry.name, note)
+    Y, classes = (data.Y, []) if entry.task == "regression" else code_labels(entry, data)
+    if rule != "published":
+        train_rows = entry.train_rows if own_test(own, protocol) else None
+        train, test = _divide(Y, classes, train_rows, protocol, split)
     if min(len(train), len(test)) < 1:
         raise UserError(
             f"dataset {entry.name} has {len(data.X)} rows: protocol {protocol['name']} leaves {len(train)} "
-            f"to train and {len(test)} to test; change protocol.train_fraction"
+            f"to train and {len(test)} to test; change "
+            + ("dataset.train_rows" if own_test(own, protocol) else "protocol.train_fraction")
         )
     if protocol.get("max_test"):
         test = test[: protocol["max_test"]]
     valid = None
     if protocol.get("validation"):
         train, valid = carve_validation(train, split, protocol["validation"])
-    return _scaled(entry, data, train, test, valid, protocol["scaling"], split)
+    if classes:
+        check_training(entry.name, split, Y, classes, train, note)
+    return _scaled(entry, data, Y, classes, train, test, valid, protocol, split)
 
 
-def _rows(
-    entry: Entry, paths: dict, protocol: dict, split: int, note: Note
-) -> tuple[Data, np.ndarray, np.ndarray]:
-    rule = protocol["split_rule"]
-    if rule not in RULES:
-        raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(RULES)}")
-    check_index(split, protocol["splits"], protocol["name"])
-    if rule == "published":
-        return load_published(entry, paths, split, note)
-    data = load_data(entry, paths, note)
-    train, test = shuffle_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol["train_fraction"])
-    return data, train, test
+def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
+    """How the data of an entry are parsed under a protocol."""
+    if protocol["split_rule"] == "published":
+        return published_recipe(entry, paths)
+    return recipe_of(entry, paths, protocol.get("row_number", False))
 
 
-def _scaled(entry: Entry, data: Data, train, test, valid, scaling: str, split: int) -> Split:
+def _divide(
+    Y: np.ndarray, classes: list[str], train_rows: int | None, protocol: dict, split: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train and test rows: the dataset's own division, or a shuffle, within the classes if so asked."""
+    if train_rows is not None:
+        rows = np.arange(len(Y))
+        return rows[:train_rows], rows[train_rows:]
+    number, fraction = 0 if protocol["split_rule"] == "fixed_zero" else split, protocol["train_fraction"]
+    if classes and protocol.get("stratify"):
+        return stratified_rows(Y[:, 0].astype(int), number, fraction)
+    return shuffle_rows(len(Y), number, fraction)
+
+
+def _scaled(
+    entry: Entry, data: Data, Y, classes: list[str], train, test, valid, protocol: dict, split: int
+) -> Split:
+    scaling = protocol["scaling"]
     if scaling not in ("train", "all"):
         raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
-    found = moments(data.X, train if scaling == "train" else None)
-    x_mean, x_std = scale(found, scaling)
-    y_mean, y_std, n_classes = np.zeros(data.Y.shape[1]), np.ones(data.Y.shape[1]), 0
-    if entry.task == "regression":
-        y_mean, y_std = scale(moments(data.Y, train if scaling == "train" else None), scaling)
+    rows = train if scaling == "train" else None
+    if entry.pixel_max and protocol.get("pixels", "unit") == "unit":
+        x_mean, x_std = np.zeros(data.X.shape[1]), np.full(data.X.shape[1], float(entry.pixel_max))
+        constant = np.zeros(data.X.shape[1], dtype=bool)  # divided like the others: nothing to tell
     else:
-        n_classes = entry.n_classes or int(data.Y.max()) + 1
-    traps = [*entry.traps, *_traps_found(entry, data, train, test, found.constant)]
+        found = moments(data.X, rows)
+        (x_mean, x_std), constant = scale(found, scaling), found.constant
+    y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
+    if not classes:
+        y_mean, y_std = scale(moments(Y, rows), scaling)
+    traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
     return Split(
         data.X,
-        data.Y,
+        Y,
         train,
         test,
         x_mean,
@@ -73,9 +103,10 @@ def _scaled(entry: Entry, data: Data, train, test, valid, scaling: str, split: i
         data.data_hash,
         split,
         entry.task,
-        n_classes,
+        len(classes),
         valid,
         traps,
+        classes,
         _density(entry),
     )
 

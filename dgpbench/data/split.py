@@ -32,6 +32,7 @@ class Split:
     n_classes: int = 0
     rows_valid: np.ndarray | None = None
     traps: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)  # the labels that codes 0 .. C-1 in Y stand for
     log_density: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # original units
 
     @classmethod

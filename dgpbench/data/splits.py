@@ -18,9 +18,31 @@ def shuffle_rows(n: int, split: int, train_fraction: float = 0.9) -> tuple[np.nd
     return rows[:cut], rows[cut:]
 
 
+def stratified_rows(
+    codes: np.ndarray, split: int, train_fraction: float = 0.9
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same shuffle, cut within each class (codes 0 .. C-1, N): shares of the classes are kept.
+
+    Class c gives floor(fraction n_c) rows to train, and one more in order of the largest remainder until
+    int(fraction n) train; each class gives at least one.
+    """
+    rows, _ = shuffle_rows(len(codes), split, 1.0)
+    sizes = np.bincount(codes)
+    quota = train_fraction * sizes
+    counts = np.minimum(np.maximum(np.floor(quota).astype(int), 1), sizes)
+    short = max(0, int(len(codes) * train_fraction) - counts.sum())
+    counts[np.argsort(counts - quota, kind="stable")[:short]] += 1
+    rank = np.empty(len(codes), dtype=int)  # of a row among those of its class, in shuffled order
+    for c in range(len(sizes)):
+        own = rows[codes[rows] == c]
+        rank[own] = np.arange(len(own))
+    trains = (rank < counts[codes])[rows]
+    return rows[trains], rows[~trains]
+
+
 def check_index(split: int, splits: int, protocol: str) -> None:
     if isinstance(split, bool) or not isinstance(split, int) or not 0 <= split < splits:
-        raise UserError(f"split={split} is out of range: protocol {protocol} has splits 0 to {splits - 1}")
+        raise UserError(f"split={split} is out of range; protocol {protocol} has splits 0 to {splits - 1}")
 
 
 def carve_validation(rows_train: np.ndarray, split: int, fraction: float) -> tuple[np.ndarray, np.ndarray]:

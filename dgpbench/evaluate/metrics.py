@@ -7,8 +7,6 @@ y_std, and PIT, coverage and W do not change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from dgpbench.evaluate import calibration, crps, mixture
@@ -42,6 +40,7 @@ class RegressionScorer:
         self.parts: dict[str, list[np.ndarray]] = {}
         self.influence: np.ndarray | float = 0.0
         self.components, self.sampled = 0, True
+        self.notes: list[str] = []
 
     def samples_for(self, predictive: Predictive) -> int:
         """How many samples to ask of such a model: draws are needed in full, components once per sample."""
@@ -190,5 +189,3 @@ def kl_to_truth(true_log_density: np.ndarray, log_density: np.ndarray) -> dict[s
     se = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else None
     return {"test_kl_to_truth": float(gap.mean()), "test_kl_to_truth_se": se}
 
-
-SCORERS: dict[str, Callable] = {"regression": RegressionScorer}  # by the task of the split

@@ -73,7 +73,7 @@ class Predictive:
 
     def problem(self) -> str | None:
         """Why these numbers cannot be scored, or None: non-finite values, variances that are not positive,
-        weights that do not sum to one."""
+        weights or class probabilities that do not sum to one."""
         for name in self.FIELDS:
             array = getattr(self, name)
             if name == "log_weights":
@@ -86,6 +86,10 @@ class Predictive:
             total = self.weights.sum(0)
             if bad := np.count_nonzero(~(np.abs(total - 1.0) < 1e-6)):
                 return f"predictive weights do not sum to one at {bad} of {len(total)} points"
+        if self.probs is not None:
+            wrong = (self.probs < 0).any(1) | ~(np.abs(self.probs.sum(1) - 1.0) < 1e-6)
+            if bad := np.count_nonzero(wrong):
+                return f"class probabilities are negative or do not sum to 1 at {bad} of {len(wrong)} points"
         return None
 
     def _average(self, values: np.ndarray) -> np.ndarray:

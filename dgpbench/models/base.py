@@ -28,7 +28,8 @@ class Model(Protocol):
 
     Optional: `start(split, seed)`, a line for the plan; `latent = True`, where predictions average over
     latent variables and take protocol.latent_samples; `log_density(X, Y, samples, seed)`, the logs of terms
-    (S, N) whose mean is p(y | x), where a model can do better than the components of `predict`.
+    (S, N) whose mean is p(y | x), where a model can do better than the components of `predict`; `tasks`, the
+    tasks it is for (regression, binary, multiclass), where it is not for all.
     """
 
     def fit(self, split: Split, run) -> object | None:
@@ -55,6 +56,18 @@ def create(cfg: dict) -> Model:
     if missing:
         raise UserError(f"model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
     return model
+
+
+def check_task(model: Model, name: str, split: Split) -> None:
+    """UserError where a model says that the split's task is not its own."""
+    tasks = getattr(model, "tasks", None)
+    if tasks is None or split.task in tasks:
+        return
+    better = "linear, mdn, sgp or dgp2" if split.task == "regression" else "logistic, knn, sgp or dgp2"
+    raise UserError(
+        f"model {name} is for {' and '.join(tasks)}; dataset {split.dataset} is {split.task}: use "
+        f"model={better}, or another dataset"
+    )
 
 
 def load_class(setting: str, target: str) -> type:

@@ -12,6 +12,7 @@ from dgpbench.conftree import config_folders, groups, options
 from dgpbench.errors import UserError
 from dgpbench.keys import run_key
 from dgpbench.machine import usable_cores
+from dgpbench.protocol import check_split, num_splits
 from dgpbench.schema import check_field
 from dgpbench.sweep.graft import composer
 from dgpbench.sweep.plan import Plan, Planned
@@ -35,7 +36,7 @@ def make_plan(overrides: Sequence[str], config_dirs: Sequence[str] = (), *, fetc
     data = [_data_hash(cfg, hashes, fetch, note) for cfg in configs]
     repeated = 0
     for number, (cfg, data_hash) in enumerate(zip(configs, data, strict=True)):
-        for split in _splits(splits, cfg["protocol"]):
+        for split in _splits(splits, cfg):
             for seed in seeds or [cfg["seed"]]:
                 key = run_key(cfg | {"split": split, "seed": seed}, data_hash)
                 repeated += key in planned
@@ -104,14 +105,11 @@ def _whole(name: str, values: Sequence[str]) -> list[int]:
     return numbers
 
 
-def _splits(numbers: list[int] | None, protocol: dict) -> Sequence[int]:
+def _splits(numbers: list[int] | None, cfg: dict) -> Sequence[int]:
     if numbers is None:
-        return range(protocol["splits"])
-    if beyond := [n for n in numbers if n >= protocol["splits"]]:
-        raise UserError(
-            f"split={beyond[0]} is out of range; protocol {protocol['name']} has splits 0 to "
-            f"{protocol['splits'] - 1}"
-        )
+        return range(num_splits(cfg["dataset"], cfg["protocol"]))
+    for number in numbers:
+        check_split(number, cfg["dataset"], cfg["protocol"])
     return numbers
 
 
@@ -119,20 +117,19 @@ def _data_hash(cfg: dict, known: dict[str, str], fetch: bool, note: Note) -> str
     """The hash of the data of a config, read from the cache; `known` spares a second look."""
     from dgpbench.data.cache import key_of
 
-    rule = cfg["protocol"]["split_rule"] == "published"
-    name = key_of([cfg["dataset"], rule])
+    name = key_of([cfg["dataset"], cfg["protocol"]["split_rule"], cfg["protocol"]["row_number"]])
     if name not in known:
-        known[name] = _look_up(cfg, rule, fetch, note)
+        known[name] = _look_up(cfg, fetch, note)
     return known[name]
 
 
-def _look_up(cfg: dict, published: bool, fetch: bool, note: Note) -> str:
-    from dgpbench.data import published as index_files
-    from dgpbench.data.cache import check_cache, load_recipe, recipe_of
+def _look_up(cfg: dict, fetch: bool, note: Note) -> str:
+    from dgpbench.data.cache import check_cache, load_recipe
     from dgpbench.data.catalogue import entry_from_config
+    from dgpbench.data.load import recipe_for
 
     entry = entry_from_config(cfg["dataset"])
-    recipe = (index_files.recipe if published else recipe_of)(entry, cfg["paths"])
+    recipe = recipe_for(entry, cfg["paths"], cfg["protocol"])
     expected = recipe.expect.get("data_sha256")
     meta, _ = check_cache(recipe)
     if meta is not None:

@@ -30,6 +30,8 @@ NEGLIGIBLE = 1e-10  # weight that may be dropped without a word
 class KDE:
     """Unconditional: the inputs are ignored."""
 
+    tasks = ("regression",)
+
     def __init__(self, cfg: dict):
         self.rule = option(cfg, "bandwidth", Field(str, choices=("loo", "silverman")))
         self.max_components = option(cfg, "max_components", COUNT)

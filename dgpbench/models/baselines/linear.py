@@ -18,6 +18,8 @@ CHUNK = 100_000  # rows per read: memory stays bounded however many rows there a
 class BayesianLinear:
     """Evidence maximisation over log alpha and log beta by L-BFGS from alpha = beta = 1."""
 
+    tasks = ("regression",)
+
     def __init__(self, cfg: dict):
         self.values: dict[str, np.ndarray] = {}
 

@@ -20,6 +20,8 @@ PREDICT_COLUMNS = 100_000  # points times samples that pass through a network at
 class NeuralModel(ABC):
     """A network trained by Adam on a bound; a subclass has `network` and `predict`."""
 
+    tasks = ("regression",)
+
     def __init__(self, cfg: dict):
         self.cfg = cfg
         self.threads = set_threads(cfg["threads"])

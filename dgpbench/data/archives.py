@@ -1,0 +1,125 @@
+"""Readers of packed formats: MNIST's idx files, text inside a zip file, libsvm lines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from dgpbench.data.text import line_chunks
+from dgpbench.errors import UserError
+
+Rows = Iterator[np.ndarray]  # blocks (rows, columns)
+PARTS = ("train", "t10k")
+IMAGES, LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
+UBYTE = 8  # type code of unsigned bytes
+_BLOCK_ROWS = 2000
+
+
+def read_idx(paths: list[Path], options: dict) -> Rows:
+    """Images and labels of the train part, then of the test part: pixels 0 to 255 row by row, label last.
+
+    The four files, plain or gzipped, or one .tgz that holds them.
+    """
+    for part in PARTS:
+        images = idx_array(*_content(paths, IMAGES.format(part)))
+        labels = idx_array(*_content(paths, LABELS.format(part)))
+        if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
+            raise UserError(
+                f"{paths[0].parent}: {part} images have shape {images.shape} and labels {labels.shape}; they "
+                "must be (N, rows, columns) and (N,): fetch the files again"
+            )
+        for start in range(0, len(images), _BLOCK_ROWS):
+            rows = images[start : start + _BLOCK_ROWS]
+            pixels = rows.reshape(len(rows), -1)
+            yield np.column_stack([pixels, labels[start : start + _BLOCK_ROWS]]).astype(np.float64)
+
+
+def idx_array(content: bytes, where: str) -> np.ndarray:
+    """The array of an idx file: two zero bytes, type, number of dimensions, big-endian sizes, values."""
+    if len(content) < 4 or content[:2] != b"\0\0":
+        raise UserError(f"{where}: not an idx file (it does not begin with two zero bytes); fetch it again")
+    kind, ndim = content[2], content[3]
+    if kind != UBYTE or not 1 <= ndim <= 3:
+        raise UserError(
+            f"{where}: idx type {kind} with {ndim} dimensions; only bytes (type {UBYTE}) with 1 to 3 are read"
+        )
+    head = 4 + 4 * ndim
+    shape = tuple(int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(ndim))
+    size = int(np.prod(shape, dtype=object))
+    if len(content) != head + size:
+        raise UserError(
+            f"{where}: {len(content)} bytes where its header {shape} needs {head + size}; fetch it again"
+        )
+    return np.frombuffer(content, dtype=np.uint8, offset=head).reshape(shape)
+
+
+def _content(paths: list[Path], name: str) -> tuple[bytes, str]:
+    """The bytes of one idx file, and what to call it in an error."""
+    for path in paths:
+        with _readable(path):
+            if path.name == name:
+                return path.read_bytes(), str(path)
+            if path.name == f"{name}.gz":
+                with gzip.open(path) as file:
+                    return file.read(), str(path)
+            if path.suffix in (".tgz", ".tar"):
+                with tarfile.open(path) as archive:
+                    for member in archive:
+                        if member.isfile() and member.name.rpartition("/")[2] == name:
+                            return archive.extractfile(member).read(), f"{path}:{member.name}"
+    raise UserError(f"{paths[0].parent}: no file {name} or {name}.gz; fetch the dataset again")
+
+
+def read_zip_text(path: Path, options: dict) -> Rows:
+    """Numbers separated by blanks, of the `members` of a zip file one after the other."""
+    for member in options["members"]:
+        with _zip_member(path, member) as file:
+            yield from line_chunks(file, Path(f"{path}:{member}"), options.get("delimiter"))
+
+
+def read_libsvm(path: Path, options: dict) -> Rows:
+    """Lines `label 1:x 2:y ...` of a member of a zip file, every input written out; label last."""
+    with _zip_member(path, options["member"]) as file:
+        rows = [
+            _libsvm_row(line, options["inputs"], f"{path}:{options['member']}, line {number}")
+            for number, line in enumerate(file, start=1)
+            if line.strip()
+        ]
+    yield np.array(rows)
+
+
+def _libsvm_row(line: str, inputs: int, where: str) -> list[float]:
+    label, *pairs = line.split()
+    try:
+        fields = [pair.split(":") for pair in pairs]
+        if [int(index) for index, _ in fields] != list(range(1, inputs + 1)):
+            raise ValueError
+        return [float(value) for _, value in fields] + [float(label)]
+    except ValueError:
+        raise UserError(f"{where}: {line.strip()[:60]!r} is not a label and inputs 1 to {inputs}") from None
+
+
+@contextmanager
+def _zip_member(path: Path, member: str) -> Iterator[io.TextIOWrapper]:
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        if member not in archive.namelist():
+            raise UserError(f"{path}: no member {member} in this zip file; fetch it again")
+        with io.TextIOWrapper(archive.open(member), encoding="utf-8") as file:
+            yield file
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What cannot be unpacked is the user's to know, in one line."""
+    try:
+        yield
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: damaged archive ({error}); fetch it again") from error

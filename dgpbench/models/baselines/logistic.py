@@ -1,0 +1,99 @@
+"""Logistic regression (scikit-learn): the linear classifier that a GP must beat.
+
+Multinomial with an L2 penalty |W|^2 / (2 C) on all weights but the intercepts. C maximises the mean log
+probability over the folds of a cross-validation within the training rows, unless it is given.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from dgpbench.evaluate.predictive import Predictive
+from dgpbench.models.baselines.options import option
+from dgpbench.schema import COUNT, Field
+
+GRID = 10.0 ** np.arange(-4, 5)
+FOLDS = 5
+ITERATIONS = 1000
+
+
+class Logistic:
+    """Weights of the classes among the training rows; a class that is not among them has a fixed share."""
+
+    tasks = ("binary", "multiclass")
+
+    def __init__(self, cfg: dict):
+        self.penalty = option(cfg, "C", Field(float, null=True, above=0))
+        self.search_rows = option(cfg, "search_rows", COUNT)
+        self.values: dict[str, np.ndarray] = {}
+
+    def fit(self, split, run) -> dict:
+        X, y = split.X_train, split.Y_train[:, 0].astype(int)
+        C, score = (self.penalty, None) if self.penalty else choose_penalty(X, y, self.search_rows)
+        seen, weights, bias = fit_weights(X, y, C, run.note)
+        self.values = {
+            "weights": weights,
+            "bias": bias,
+            "seen": seen,
+            "share": np.asarray(1.0 / (len(y) + split.n_classes)),  # of each class that is not seen
+            "classes": np.asarray(split.n_classes),
+        }
+        return {"C": float(C), "cv_loglik": score}
+
+    def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
+        values, classes = self.values, int(self.values["classes"])
+        probs = np.full((len(X), classes), float(values["share"]))
+        rest = 1.0 - float(values["share"]) * (classes - len(values["seen"]))
+        probs[:, values["seen"]] = rest * np.exp(log_softmax(X @ values["weights"] + values["bias"]))
+        return Predictive(probs=probs)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        return self.values
+
+    def load_parameters(self, values: dict[str, np.ndarray]) -> None:
+        self.values = values
+
+
+def fit_weights(X: np.ndarray, y: np.ndarray, C: float, note) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Classes among y, weights (D, classes) and intercepts; of two classes, the first has zeros."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model = LogisticRegression(C=C, max_iter=ITERATIONS).fit(X, y)
+    if any(issubclass(w.category, ConvergenceWarning) for w in caught):
+        note(f"logistic regression has not converged in {ITERATIONS} iterations at C={C:g}")
+    weights, bias = model.coef_.T, model.intercept_
+    if len(model.classes_) == 2:
+        weights, bias = np.hstack([np.zeros_like(weights), weights]), np.concatenate([[0.0], bias])
+    return model.classes_, weights, bias
+
+
+def choose_penalty(X: np.ndarray, y: np.ndarray, rows: int) -> tuple[float, float]:
+    """The C of the grid with the largest mean log probability of held-out rows, and that value.
+
+    Five shuffled folds of at most `rows` random rows, the same whatever the run's seed. C is the variance of
+    a Gaussian prior on the weights, so that it means the same however many rows there are. A row whose class
+    the other folds lack is not scored.
+    """
+    order = np.random.RandomState(0).permutation(len(y))[:rows]
+    folds = [fold for fold in np.array_split(order, min(FOLDS, len(order))) if len(fold)]
+    scores = np.zeros(len(GRID))
+    for fold in folds:
+        train = np.setdiff1d(order, fold)
+        held = fold[np.isin(y[fold], y[train])]
+        if len(np.unique(y[train])) < 2 or not len(held):
+            continue
+        for i, C in enumerate(GRID):
+            seen, weights, bias = fit_weights(X[train], y[train], C, lambda text: None)
+            log_probs = log_softmax(X[held] @ weights + bias)
+            scores[i] += log_probs[np.arange(len(held)), np.searchsorted(seen, y[held])].sum()
+    return float(GRID[scores.argmax()]), float(scores.max() / len(order))
+
+
+def log_softmax(F: np.ndarray) -> np.ndarray:
+    shifted = F - F.max(1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))

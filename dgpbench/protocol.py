@@ -1,0 +1,33 @@
+"""What follows from a protocol and a dataset together, without reading data."""
+
+from __future__ import annotations
+
+from dgpbench.errors import UserError
+
+
+def own_test(dataset: dict, protocol: dict) -> bool:
+    """Whether the dataset's own train/test division is used."""
+    fixed = protocol.get("fixed_test", True)  # a record from before this option has no such field
+    return dataset.get("train_rows") is not None and fixed and protocol["split_rule"] != "published"
+
+
+def num_splits(dataset: dict, protocol: dict) -> int:
+    """As many as the protocol says; one of a dataset that has its own test rows (seeds may still vary)."""
+    if own_test(dataset, protocol) and protocol["split_rule"] == "shuffle":
+        return 1
+    return protocol["splits"]
+
+
+def check_split(split: int, dataset: dict, protocol: dict) -> None:
+    """UserError if there is no such split."""
+    splits = num_splits(dataset, protocol)
+    if isinstance(split, int) and not isinstance(split, bool) and 0 <= split < splits:
+        return
+    if splits < protocol["splits"]:
+        raise UserError(
+            f"split={split} is out of range; dataset {dataset['name']} has test rows of its own: split 0 "
+            "only (protocol.fixed_test=false draws random ones)"
+        )
+    raise UserError(
+        f"split={split} is out of range; protocol {protocol['name']} has splits 0 to {splits - 1}"
+    )
