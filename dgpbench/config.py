@@ -46,7 +46,8 @@ def deviations(cfg: dict) -> list[str]:
     if not cfg.get("experiment"):
         return []
     reference = compose([f"experiment={cfg['experiment']}"], cfg["paths"].get("config_dirs", ()))
-    ours, theirs = (flatten({k: c[k] for k in (*SETTINGS, "precision")}) for c in (cfg, reference))
+    names = (*SETTINGS, "likelihood", "precision")
+    ours, theirs = (flatten({k: c[k] for k in names if k in c}) for c in (cfg, reference))
     lines = []
     for name in sorted(set(ours) | set(theirs)):
         if name not in LABELS and ours.get(name) != theirs.get(name):

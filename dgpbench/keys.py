@@ -40,11 +40,21 @@ LATER_DEFAULTS: dict[str, Any] = {
     "inference.hyperparameters": "trained",
     "inference.natgrad.step": "schedule",
     "inference.natgrad.direction": "natural",
+    "likelihood.name": "auto",
+    "likelihood.epsilon": 1e-3,
+    "likelihood.df": 3.0,
+    "likelihood.scale": 1.0,
+    "likelihood.shape": 1.0,
+    "likelihood.sigma": 1.0,
+    "likelihood.low": -2.0,
+    "likelihood.high": 2.0,
+    "likelihood.rescale": False,
 }
 
 DATA_FIELDS = ("name", "task", "train_rows")
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
+DEFAULT_LIKELIHOOD = {"regression": "gaussian", "binary": "bernoulli", "multiclass": "robustmax"}
 
 
 def later_defaults(section: str) -> dict[str, Any]:
@@ -60,12 +70,29 @@ def later_defaults(section: str) -> dict[str, Any]:
     return out
 
 
+def likelihood_settings(cfg: dict) -> dict[str, Any]:
+    """The likelihood's fields, those of all others at their defaults; an older config has none."""
+    return later_defaults("likelihood") | cfg.get("likelihood", {})
+
+
+def likelihood_name(cfg: dict, task: str) -> str:
+    """The likelihood that a config means for a task."""
+    name = likelihood_settings(cfg)["name"]
+    return DEFAULT_LIKELIHOOD[task] if name == "auto" else name
+
+
 def settings(cfg: dict) -> dict[str, Any]:
-    """The dotted fields that determine the numbers. The data enter by DATA_FIELDS and their hash."""
+    """The dotted fields that determine the numbers. The data enter by DATA_FIELDS and their hash.
+
+    Naming the likelihood that is the task's default is the same as naming none.
+    """
     if cfg["model"].get("closed_form"):  # nothing is optimised
         kept = {section: cfg[section] for section in ("protocol", "model")}
     else:
         kept = {section: cfg[section] for section in SETTINGS} | {"precision": cfg["precision"]}
+        likelihood, task = likelihood_settings(cfg), cfg["dataset"].get("task", "regression")
+        default = likelihood["name"] == DEFAULT_LIKELIHOOD.get(task)
+        kept["likelihood"] = likelihood | {"name": "auto"} if default else likelihood
     kept["dataset"] = {k: cfg["dataset"][k] for k in DATA_FIELDS if k in cfg["dataset"]}
     if "budget" in kept and cfg["budget"]["seconds"] is not None:  # how far it gets depends on the machine
         kept.update(device=cfg["device"], threads=cfg["threads"])

@@ -202,7 +202,22 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
     },
     "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
 }
-SECTIONS = ("paths", "engine", "dataset", "protocol", "model", "inference", "budget", "launcher")
+SECTIONS = (
+    *("paths", "engine", "dataset", "protocol", "model", "likelihood", "inference", "budget", "launcher"),
+)
+LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
+    "auto": {},
+    "gaussian": {},
+    "bernoulli": {"epsilon": Field(float, low=0, below=0.5)},
+    "bernoulli_logit": {},
+    "robustmax": {"epsilon": Field(float, above=0, below=0.5)},
+    "softmax": {},
+    "student_t": {"df": POSITIVE, "scale": POSITIVE},
+    "beta": {"scale": POSITIVE, "rescale": SWITCH},
+    "ordinal": {"sigma": POSITIVE, "low": Field(float), "high": Field(float)},
+    "poisson": {},
+    "gamma": {"shape": POSITIVE},
+}
 
 
 def check_kernel(name: str, value: Any) -> str:

@@ -14,9 +14,11 @@ from dgpbench.schema import (
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
+    LIKELIHOODS,
     MODEL,
     PER_LAYER,
     SECTIONS,
+    TEXT,
     TOP,
     Field,
     check_field,
@@ -44,6 +46,7 @@ def normalise(cfg: dict) -> dict:
     out["dataset"] = _section("dataset", cfg["dataset"], DATASET, required=DATASET)
     out["launcher"] = _section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
     out["model"] = _model(cfg["model"])
+    out["likelihood"] = _likelihood(cfg["likelihood"])
     _relations(out)
     return out
 
@@ -107,6 +110,17 @@ def _model(values: dict) -> dict:
     return model
 
 
+def _likelihood(values: dict) -> dict:
+    name = values.get("name")
+    if name not in LIKELIHOODS:
+        hint = did_you_mean(str(name), list(LIKELIHOODS))
+        raise UserError(f"likelihood.name={show_value(name)} is no likelihood{hint}")
+    likelihood = _section("likelihood", values, {"name": TEXT, **LIKELIHOODS[name]}, closed=True)
+    if name == "ordinal" and likelihood["low"] >= likelihood["high"]:
+        raise UserError("likelihood.low must be below likelihood.high, e.g. -2 and 2")
+    return likelihood
+
+
 def _layer_order(layers: list[str], model: dict) -> None:
     shown = f"model.layers={show_value(layers)} is not allowed;"
     if layers[-1] != "gp":
@@ -146,6 +160,7 @@ def _relations(cfg: dict) -> None:
     check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
     _latents(cfg["model"], cfg["inference"])
     _line_search(cfg["model"], cfg["inference"])
+    _likelihood_fits(cfg["likelihood"]["name"], cfg["model"], cfg["inference"])
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
 
@@ -167,6 +182,20 @@ def _line_search(model: dict, inference: dict) -> None:
         raise UserError(f"{needs} inference.hyperparameters=fixed: the search is over q(u) alone")
     if "layers" in model and model["layers"] != ["gp"]:
         raise UserError(f"{needs} one GP layer, model.layers=[gp]; they are {show_value(model['layers'])}")
+
+
+def _likelihood_fits(name: str, model: dict, inference: dict) -> None:
+    """Where a likelihood would be ignored, or its expectation does not serve the bound."""
+    target = model["_target_"]
+    if name != "auto" and target.startswith("dgpbench.") and target != GP_TARGET:
+        raise UserError(
+            f"likelihood={name} is for GP models; model={model['name']} has its own, leave likelihood=auto"
+        )
+    if name == "softmax" and inference["bound"] != "vi" and "lv" in model.get("layers", ()):
+        raise UserError(
+            f"likelihood=softmax is sampled, which inference.bound={inference['bound']} cannot take inside"
+            " its logarithm; use inference=vi or likelihood=robustmax"
+        )
 
 
 def _latents(model: dict, inference: dict) -> None:

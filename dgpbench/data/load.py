@@ -9,11 +9,12 @@ from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_training, code_labels
 from dgpbench.data.published import load_published
 from dgpbench.data.published import recipe as published_recipe
-from dgpbench.data.scaling import moments, scale
+from dgpbench.data.scaling import moments, scale, scale_targets
 from dgpbench.data.sources import Note, silent
 from dgpbench.data.split import Split
 from dgpbench.data.splits import RULES, carve_validation, shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
+from dgpbench.keys import likelihood_settings
 from dgpbench.protocol import check_split, own_test
 
 _INSPECT_VALUES = 5_000_000
@@ -49,7 +50,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         train, valid = carve_validation(train, split, protocol["validation"])
     if classes:
         check_training(entry.name, split, Y, classes, train, note)
-    return _scaled(entry, data, Y, classes, train, test, valid, protocol, split)
+    likelihood = likelihood_settings(cfg)
+    return _scaled(entry, data, Y, classes, train, test, valid, protocol, split, likelihood)
 
 
 def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
@@ -73,7 +75,16 @@ def _divide(
 
 
 def _scaled(
-    entry: Entry, data: Data, Y, classes: list[str], train, test, valid, protocol: dict, split: int
+    entry: Entry,
+    data: Data,
+    Y,
+    classes: list[str],
+    train,
+    test,
+    valid,
+    protocol: dict,
+    split: int,
+    likelihood: dict,
 ) -> Split:
     scaling = protocol["scaling"]
     if scaling not in ("train", "all"):
@@ -87,7 +98,7 @@ def _scaled(
         (x_mean, x_std), constant = scale(found, scaling), found.constant
     y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
     if not classes:
-        y_mean, y_std = scale(moments(Y, rows), scaling)
+        y_mean, y_std = scale_targets(Y, train, scaling, likelihood)
     traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
     return Split(
         data.X,

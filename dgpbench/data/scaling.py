@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dgpbench.errors import UserError
+
 DIRECT_BYTES = (
     64 << 20
 )  # up to here numpy's own mean and std: bit-identical to what the papers' code computes
@@ -47,3 +49,47 @@ def scale(found: Moments, scaling: str) -> tuple[np.ndarray, np.ndarray]:
     if scaling == "all":
         return found.mean, found.std + EPSILON
     return found.mean, np.where(found.constant, 1.0, found.std)
+
+
+MARGIN = 1e-6  # distance from 0 and 1 that a rescaled target keeps
+MAX_LEVELS = 1000
+
+
+def scale_targets(Y: np.ndarray, train: np.ndarray, scaling: str, likelihood: dict):
+    """(shift, scale) of a regression's targets as their likelihood wants them: y -> (y - shift) / scale.
+
+    Standardised like inputs, except: counts stay as they are (poisson), positive values are divided by their
+    mean (gamma), values in (0, 1) stay or have their range mapped there (beta), levels become 0, 1, 2 ...
+    (ordinal). Range and levels are those of all rows: they say what can be measured, not what was.
+    """
+    name, P = likelihood["name"], Y.shape[1]
+    rows = train if scaling == "train" else None
+    if name == "poisson" or (name == "beta" and not likelihood["rescale"]):
+        return np.zeros(P), np.ones(P)
+    if name == "gamma":
+        mean = moments(Y, rows).mean
+        return np.zeros(P), np.where(mean > 0, mean, 1.0)
+    if name == "beta":
+        low, high = np.min(Y, 0), np.max(Y, 0)
+        if (low == high).any():
+            raise UserError("likelihood.rescale=true: the targets have one value only, and so no range")
+        width = (high - low) / (1.0 - 2.0 * MARGIN)
+        return low - MARGIN * width, width
+    if name == "ordinal":
+        return _levels(Y)
+    return scale(moments(Y, rows), scaling)
+
+
+def _levels(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest level and the distance between levels, which must be evenly spaced; some may be absent."""
+    values = np.unique(np.asarray(Y))
+    gaps = np.diff(values)
+    step = gaps[gaps > 1e-9 * np.abs(values).max()].min(initial=np.inf)
+    places = (values - values[0]) / step
+    if not np.isfinite(step) or np.abs(places - np.round(places)).max() > 1e-3 or places[-1] >= MAX_LEVELS:
+        raise UserError(
+            f"likelihood=ordinal needs targets on 2 to {MAX_LEVELS} evenly spaced levels; these have "
+            f"{len(values)} different values from {values[0]:g} to {values[-1]:g}: use likelihood=gaussian"
+        )
+    step = (values[-1] - values[0]) / np.round(places[-1])  # less rounding than in one gap
+    return np.full(Y.shape[1], values[0]), np.full(Y.shape[1], step)

@@ -17,7 +17,6 @@ from dgpbench.inference import natgrad, optimise
 from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients
 from dgpbench.models.deep_gp import DeepGP
 from dgpbench.models.layers import cheaper_form
-from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import constrain
 
 MIN_CHUNK = 128  # columns below which a batch is not split between threads
@@ -105,7 +104,7 @@ class Trainer:
             self.jitter = tf.Variable(0.0, dtype=spec.param_dtype)
             self.num_data = tf.Variable(0.0, dtype=tf.float64)
             self.seed = tf.Variable(0, dtype=tf.int32)
-            d, p = spec.model.input_dim, spec.model.output_dim
+            d, p = spec.model.input_dim, spec.model.target_dim
             self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
         term = batch_term(spec.model, spec.bound)
@@ -271,7 +270,7 @@ class Trainer:
             m, L = (self.raw[name] for name in spec.model.parameter_names(i))
             lower = tf.linalg.band_part(L.read_value(), -1, 0)
             last = i == len(spec.model.layers) - 1
-            if last and spec.parameterisation == "natural" and LIKELIHOODS[spec.model.likelihood].log_concave:
+            if last and spec.parameterisation == "natural" and spec.model.likelihood.log_concave:
                 m_new, L_new = natgrad.natural_step(m.read_value(), lower, g_m, g_S, size)
             else:
                 m_new, L_new, halvings = natgrad.step(

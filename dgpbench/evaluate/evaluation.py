@@ -73,7 +73,8 @@ def evaluate(
             predictive = predict(X[part], samples, chunk_seed(seed, index))
         if problem := predictive.problem():
             raise Diverged(f"{problem} (test rows {start} to {start + len(X[part]) - 1})")
-        terms = density(X[part], Y[part], samples, chunk_seed(seed, index)) if density else None
+        given = (X[part], Y[part], protocol["test_samples"], chunk_seed(seed, index))
+        terms = density(*given) if density else None
         with np.errstate(all="ignore"):  # looked for below
             scorer.add(predictive, Y[part], start, terms)
     with np.errstate(all="ignore"):

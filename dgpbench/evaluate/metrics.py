@@ -82,14 +82,15 @@ class RegressionScorer:
         self._keep("shapiro_w", shapiro_w(draws).reshape(N, P))
         self._keep("mean", predictive.mixture_mean())
         self._keep("sd", predictive.mixture_sd())
-        if predictive.kind == "mixture":
-            logp = terms
-            if logp is None:
-                logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
+        logp = terms
+        if logp is None and predictive.kind == "mixture":
+            logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
+        if logp is not None:
             weights = predictive.log_weights if terms is None else None
             self._keep("log_density", mixture.log_density(logp, weights))
             if self.sampled:
                 self.influence = self.influence + mixture.loglik_influence(logp)
+        if predictive.kind == "mixture":
             mean, sd = predictive.mean.reshape(-1, N * P), np.sqrt(predictive.var).reshape(-1, N * P)
             weights = predictive.log_weights
             weights = None if weights is None else np.repeat(predictive.weights, P, axis=1)  # S, N * P

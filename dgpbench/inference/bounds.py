@@ -29,7 +29,6 @@ from dgpbench.models.deep_gp import (
     propagate,
 )
 from dgpbench.models.layers import gradient_in_mean_and_covariance
-from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import constrain
 
 
@@ -101,7 +100,8 @@ def weighted_latents(model: DeepGP, prepared: dict, kind: Bound, X, Y, noise, st
 
 def _posteriors(model: DeepGP, prepared: dict, kind: Bound, X, Y, start) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """a, b (dim, C) of q(w) in each latent layer."""
-    pairs = [latent.posterior(prepared[f"layer{i}"], X, Y, start) for i in model.latent]
+    seen = model.likelihood.encode(Y)
+    pairs = [latent.posterior(prepared[f"layer{i}"], X, seen, start) for i in model.latent]
     return [(tf.tile(a, (1, kind.samples)), tf.tile(b, (1, kind.samples))) for a, b in pairs]
 
 
@@ -135,8 +135,8 @@ def _nodes(model: DeepGP, prepared: dict, kind: Bound, X, Y, noise) -> tuple[tf.
     def log_joint(m, v, w):  # P, F, C
         P, F, _ = m.shape
         flat = lambda a: tf.reshape(a, (P, -1))  # noqa: E731
-        likelihood = LIKELIHOODS[model.likelihood]
-        ell = likelihood.variational_expectations(fixed["likelihood"], flat(m), flat(v), tf.tile(Y, (1, F)))
+        expectations = model.likelihood.variational_expectations
+        ell = expectations(fixed["likelihood"], flat(m), flat(v), tf.tile(Y, (1, F)))
         return tf.reshape(ell, (F, -1)) - 0.5 * w * w
 
     w, log_weight = quadrature.place(mean, var, log_joint, K)

@@ -27,9 +27,10 @@ class Model(Protocol):
     """What a run asks of a model. All data are standardised; the harness returns to original units.
 
     Optional: `start(split, seed)`, a line for the plan; `latent = True`, where predictions average over
-    latent variables and take protocol.latent_samples; `log_density(X, Y, samples, seed)`, the logs of terms
-    (S, N) whose mean is p(y | x), where a model can do better than the components of `predict`; `tasks`, the
-    tasks it is for (regression, binary, multiclass), where it is not for all.
+    latent variables and take protocol.latent_samples; `discrete = True`, where y takes separate values and a
+    KDE means nothing; `log_density(X, Y, samples, seed)`, the logs of terms (S, N) whose mean is p(y | x),
+    where a model can do better than what `predict` gives; `tasks`, the tasks it is for (regression, binary,
+    multiclass), where it is not for all.
     """
 
     def fit(self, split: Split, run) -> object | None:

@@ -17,7 +17,8 @@ import tensorflow as tf
 from dgpbench.models import latent, layers, projection
 from dgpbench.models.latent import LatentLayer
 from dgpbench.models.layers import GPLayer
-from dgpbench.models.likelihoods import LIKELIHOODS
+from dgpbench.models.likelihoods.base import Likelihood
+from dgpbench.models.likelihoods.continuous import Gaussian
 from dgpbench.models.parameters import scope
 from dgpbench.models.projection import ProjectionLayer
 
@@ -27,7 +28,7 @@ class DeepGP:
     """Layers from input to output, the last one a GP without mean function."""
 
     layers: tuple[GPLayer | LatentLayer | ProjectionLayer, ...]
-    likelihood: str = "gaussian"
+    likelihood: Likelihood = Gaussian()
 
     @property
     def input_dim(self) -> int:
@@ -38,9 +39,15 @@ class DeepGP:
         return self.layers[-1].width
 
     @property
+    def target_dim(self) -> int:
+        """Columns of Y: one for classes, however many functions they have."""
+        return self.likelihood.targets(self.output_dim)
+
+    @property
     def noise_dim(self) -> int:
-        """Number of standard normals that one point needs to pass through the inner layers."""
-        return sum(layer.noise_dim for layer in self.layers[:-1])
+        """Number of standard normals that one point needs: for the inner layers, then for the likelihood."""
+        inner = sum(layer.noise_dim for layer in self.layers[:-1])
+        return inner + self.likelihood.noise_rows(self.output_dim)
 
     @property
     def latent(self) -> tuple[int, ...]:
@@ -56,6 +63,11 @@ class DeepGP:
         """The rows of the noise that belong to one layer."""
         before = sum(layer.noise_dim for layer in self.layers[:index])
         return slice(before, before + self.layers[index].noise_dim)
+
+    @property
+    def likelihood_rows(self) -> slice:
+        """The rows of the noise that belong to the likelihood."""
+        return slice(self.noise_dim - self.likelihood.noise_rows(self.output_dim), self.noise_dim)
 
     def parameter_names(self, index: int) -> tuple[str, str]:
         """Names of q(u) of one layer."""
@@ -147,9 +159,12 @@ def mixed_outputs(
 def expected_log_likelihood(
     model: DeepGP, prepared: dict, X, Y, noise, w: Sequence[tf.Tensor] = (), K: int = 1, joint: bool = True
 ) -> tf.Tensor:
-    """L_n = E log p(y_n | f_n) over the last layer in closed form (5.8), K samples of each column: (K, C)."""
+    """L_n = E log p(y_n | f_n) over the last layer (5.8), K samples of each column: (K, C).
+
+    In closed form or by quadrature; softmax takes a sample of its own, from its rows of the noise.
+    """
     mean, var = mixed_outputs(model, prepared, *propagate(model, prepared, X, noise, w, K, joint))
-    each = LIKELIHOODS[model.likelihood].variational_expectations(
-        prepared["likelihood"], mean, var, tf.tile(Y, (1, K))
+    each = model.likelihood.variational_expectations(
+        prepared["likelihood"], mean, var, tf.tile(Y, (1, K)), noise[model.likelihood_rows]
     )
     return tf.reshape(each, (K, -1))

@@ -2,8 +2,8 @@
 
 A mixture over draws of w from its prior needs a draw near every observation. Where the noise is small and an
 observation lies in a tail, thousands of draws have none, and the log density is far too low, by an amount
-that no standard error shows. For fixed noise eps_s in the inner layers the moments of y are smooth in w:
-    p(y | x) = 1/S sum_s of the integral of N(y; m(w, eps_s), v(w, eps_s)) p(w) dw,
+that no standard error shows. For fixed noise eps_s in the inner layers the moments of f are smooth in w:
+    p(y | x) = 1/S sum_s of the integral of p(y | m(w, eps_s), v(w, eps_s)) p(w) dw,
 each by the adaptive rule of inference/quadrature.py.
 """
 
@@ -19,15 +19,15 @@ import tensorflow as tf
 from dgpbench.inference import quadrature
 from dgpbench.models import latent
 from dgpbench.models.deep_gp import DeepGP, propagate
-from dgpbench.models.likelihoods import LIKELIHOODS
 
 NODES = 128
 COLUMNS = 40_000  # points times samples times nodes that pass through the layers at once
 
 
 def possible(model: DeepGP) -> bool:
-    """One latent variable of one dimension, and outputs that are independent given it."""
-    return [model.layers[i].dim for i in model.latent] == [1] and not model.layers[-1].mixed
+    """One latent variable of one dimension, outputs that are independent given it, p(y | m, v) exact."""
+    one = [model.layers[i].dim for i in model.latent] == [1]
+    return one and not model.layers[-1].mixed and model.likelihood.exact_density
 
 
 def log_density(
@@ -46,7 +46,6 @@ def log_density(
 
 @lru_cache(maxsize=8)
 def _compiled(model: DeepGP, samples: int):
-    likelihood = LIKELIHOODS[model.likelihood]
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
@@ -55,30 +54,34 @@ def _compiled(model: DeepGP, samples: int):
         shape = (model.noise_dim, samples * N)
         noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), Xs.dtype)
 
-        def moments(w):  # of y: P, K C for w (1, K, C)
+        def moments(w):  # of f: P, K C for w (1, K, C)
             K = w.shape[1]
-            f = propagate(model, prepared, Xs, tf.tile(noise, (1, K)), [w], K, joint=False)
-            return likelihood.predict_mean_and_var(prepared["likelihood"], *f)
+            return propagate(model, prepared, Xs, tf.tile(noise, (1, K)), [w], K, joint=False)
 
-        return tf.reshape(integrate(moments, Ys), (samples, N))
+        def log_p(y, mean, var):
+            return model.likelihood.log_density(prepared["likelihood"], mean, var, y)
+
+        return tf.reshape(integrate(moments, Ys, log_p), (samples, N))
 
     return run
 
 
-def integrate(moments: Callable, Y: tf.Tensor) -> tf.Tensor:
-    """log of the integral of N(y; moments(w)) p(w) dw for each column of Y (P, C): (C,).
+def integrate(moments: Callable, Y: tf.Tensor, log_p: Callable | None = None) -> tf.Tensor:
+    """log of the integral of p(y; moments(w)) p(w) dw for each column of Y (P, C): (C,).
 
-    `moments` maps w (1, K, C) to mean and variance of y (P, K C).
+    `moments` maps w (1, K, C) to a mean and a variance (P, K C), and log_p(y, mean, var) sums log p over
+    outputs; None: the moments are those of a Gaussian y.
     """
+    log_p = log_p or _log_normal
     C = Y.shape[1]
     grid = tf.constant(quadrature.coarse_grid(NODES), Y.dtype)[None, :, None]
     w, log_weight = quadrature.place(
         *moments(tf.tile(grid, (1, 1, C))),
-        lambda m, v, w: _log_normal(Y[:, None], m, v) - 0.5 * w * w,
+        lambda m, v, w: log_p(Y[:, None], m, v) - 0.5 * w * w,
         NODES,
     )
     mean, var = (tf.reshape(a, (-1, NODES, C)) for a in moments(w[None]))  # P, K, C
-    terms = _log_normal(Y[:, None], mean, var) + latent.log_prior(w[None]) + log_weight
+    terms = log_p(Y[:, None], mean, var) + latent.log_prior(w[None]) + log_weight
     return tf.reduce_logsumexp(terms, 0)
 
 

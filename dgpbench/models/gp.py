@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 
@@ -18,16 +18,15 @@ from dgpbench.evaluate.predictive import Predictive
 from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
 from dgpbench.keys import later_defaults
-from dgpbench.models import density, init
-from dgpbench.models.deep_gp import DeepGP, mixed_outputs, prepare, propagate
+from dgpbench.models import density, init, likelihoods, prediction
+from dgpbench.models.deep_gp import DeepGP, prepare
 from dgpbench.models.joint import UNROLLED
 from dgpbench.models.latent import LatentLayer
 from dgpbench.models.layers import GPLayer
-from dgpbench.models.likelihoods import LIKELIHOODS
+from dgpbench.models.likelihoods import Gaussian
 from dgpbench.models.parameters import unconstrain
 
 INIT_ROWS = 100_000  # initial values are taken from at most this many random rows
-PREDICT_COLUMNS = 10_000  # points times samples that pass through the layers at once
 CHECK_ROWS, CHECK_NATS = 1000, 0.01  # of the quadrature, after training
 JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
 
@@ -49,17 +48,24 @@ class GPModel:
         """Whether predictions average over latent variables."""
         return "lv" in self.cfg["model"]["layers"]
 
+    @property
+    def discrete(self) -> bool:
+        """Whether y takes separate values."""
+        return self.model is not None and self.model.likelihood.discrete
+
     # ---- training ------------------------------------------------------------------------------------
 
     def start(self, split, seed: int) -> str:
         """Choose structure and initial values; returns one line about them for the user."""
         X, Y = _sample_rows(split, seed)
-        self._initial = init.build(self.cfg, X, Y, seed, split.n_train)
+        likelihood = likelihoods.choose(self.cfg, split)
+        self._initial = init.build(self.cfg, X, Y, seed, split.n_train, likelihood)
         model, values, fixed, _ = self._initial
         kernels = ", ".join("+".join(model.layers[i].kernel.parts) for i in model.gps)
         M = ", ".join(str(model.layers[i].num_inducing) for i in model.gps)
         count = sum(v.size for name, v in values.items() if name not in fixed)
-        return f"{describe(model)}, kernels {kernels}, inducing points {M}, {count:,} parameters"
+        about = f"{describe(model)}, {model.likelihood.name}, kernels {kernels}, inducing points {M}"
+        return f"{about}, {count:,} parameters"
 
     def fit(self, split, run: RunContext) -> TrainResult:
         cfg, inference = self.cfg, self.cfg["inference"]
@@ -154,27 +160,20 @@ class GPModel:
     # ---- prediction ----------------------------------------------------------------------------------
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """Mixture over samples of the latent variables, from their prior, and of the inner layers (2.20)."""
-        X = self._inputs(X)
-        sampled = self.model.noise_dim or self.model.layers[-1].mixed
-        samples = samples if sampled else 1  # one component if there is nothing to sample
-        rows = max(1, PREDICT_COLUMNS // samples)
-        means, variances = [], []
-        for block, start in enumerate(range(0, len(X), rows)):
-            part = X[start : start + rows]
-            padded = np.concatenate([part, np.zeros((rows - len(part), X.shape[1]))])
-            out = _compiled_predict(self.model, samples)(self._prepared, padded, tf.constant([seed, block]))
-            means.append(out[0].numpy()[:, : len(part)])
-            variances.append(out[1].numpy()[:, : len(part)])
-        return Predictive(mean=np.concatenate(means, 1), var=np.concatenate(variances, 1))
+        """What the likelihood predicts: a mixture, class probabilities or draws (prediction.py)."""
+        return prediction.predict(self.model, self._prepared, self._inputs(X), samples, seed)
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
-        """log p(y | x) better than from the mixture of `predict` (density.py), as the logs of terms (S, N)
-        whose mean it is; None where the mixture is as good, or there is no other way."""
-        if not self.latent or not density.possible(self.model):
+        """log p(y | x) better than from what `predict` gives, as the logs of terms (S, N) whose mean it is;
+        None where that is as good, or there is no other way."""
+        if hasattr(self.model.likelihood, "probs"):
             return None
-        inner = max(1, samples // density.NODES)
-        return density.log_density(self.model, self._prepared, self._inputs(X), Y, inner, seed)
+        if self.latent and density.possible(self.model):
+            inner = max(1, samples // density.NODES)
+            return density.log_density(self.model, self._prepared, self._inputs(X), Y, inner, seed)
+        if isinstance(self.model.likelihood, Gaussian):
+            return None
+        return prediction.log_density(self.model, self._prepared, self._inputs(X), Y, samples, seed)
 
     def posterior_latents(
         self, X: np.ndarray, Y: np.ndarray | None, samples: int, seed: int, rows: np.ndarray | None = None
@@ -199,7 +198,7 @@ class GPModel:
         prepared, _ = prepare(self.model, tensors, self.values["jitter"], rows=chosen)
         bound, rng, N = bound_of(self.cfg, self.model), np.random.RandomState(seed), len(X)
         X, Y = tf.constant(self._inputs(X).T), tf.constant(Y.T)
-        each = max(1, PREDICT_COLUMNS // (bound.importance * N))
+        each = max(1, prediction.COLUMNS // (bound.importance * N))
         draws = []
         for start in range(0, samples, each):
             part = replace(bound, samples=min(each, samples - start))
@@ -284,30 +283,3 @@ def _sample_rows(split, seed: int) -> tuple[np.ndarray, np.ndarray]:
         return split.X_train, split.Y_train
     rows = np.random.RandomState(seed).choice(split.n_train, INIT_ROWS, replace=False)
     return split.take_train(np.sort(rows))
-
-
-@lru_cache(maxsize=8)
-def _compiled_predict(model: DeepGP, samples: int):
-    """y's mean and variance (S, N, P) for rows X (N, D), in float64.
-
-    Mixed outputs are correlated given w, so their GPs are sampled too: given those they are independent.
-    """
-    last = model.layers[-1]
-    extra = last.output_dim if last.mixed else 0
-
-    @tf.function(reduce_retracing=True)
-    def run(prepared, X, seed):
-        N = X.shape[0]
-        shape = (model.noise_dim + extra, samples * N)
-        noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
-        w = [tf.reshape(noise[model.noise_rows(i)], (model.layers[i].dim, 1, -1)) for i in model.latent]
-        mean, var = propagate(model, prepared, tf.tile(tf.transpose(X), (1, samples)), noise, w)  # P, S * N
-        if last.mixed:
-            F = mean + tf.sqrt(tf.maximum(var, 0.0)) * noise[model.noise_dim :]
-            mean, _ = mixed_outputs(model, prepared, F, tf.zeros_like(F))
-            var = tf.zeros_like(mean)
-        mean, var = LIKELIHOODS[model.likelihood].predict_mean_and_var(prepared["likelihood"], mean, var)
-        rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
-        return rows(mean), rows(var)
-
-    return run

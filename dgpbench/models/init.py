@@ -11,12 +11,12 @@ import numpy as np
 
 from dgpbench.errors import UserError
 from dgpbench.keys import later_defaults
-from dgpbench.models import latent, points, projection
+from dgpbench.models import latent, likelihoods, points, projection
 from dgpbench.models.deep_gp import DeepGP
 from dgpbench.models.kernels import PARTS, Kernel
 from dgpbench.models.latent import LatentLayer
 from dgpbench.models.layers import GPLayer
-from dgpbench.models.likelihoods import LIKELIHOODS
+from dgpbench.models.likelihoods import Gaussian, Likelihood
 from dgpbench.models.projection import ProjectionLayer
 
 VARIATIONAL = re.compile(r"/(q_mu|q_sqrt|encoder/.*|local/.*|projection/.*)$")  # what q is made of
@@ -28,6 +28,7 @@ class Start:
 
     X: np.ndarray  # N, D: inputs of the model
     Y: np.ndarray  # N, P
+    likelihood: Likelihood
     num_data: int  # rows of the whole training set, of which X, Y may be a sample
     rng: np.random.RandomState
     H: np.ndarray  # N, D_i
@@ -54,15 +55,22 @@ class Start:
 
 
 def build(
-    cfg: dict, X: np.ndarray, Y: np.ndarray, seed: int, num_data: int | None = None
+    cfg: dict,
+    X: np.ndarray,
+    Y: np.ndarray,
+    seed: int,
+    num_data: int | None = None,
+    likelihood: Likelihood | None = None,
 ) -> tuple[DeepGP, dict[str, np.ndarray], set, list]:
     """Structure, constrained initial values, names that are not trained, and notes for the user.
 
     X (N, D), Y (N, P) are the training data, or a random sample of `num_data` rows when there are very many.
+    `likelihood` is what `likelihoods.choose` gave for them; None: Gaussian.
     """
     model = layer_settings(cfg["model"], None)
     X = X if model["use_inputs"] else X[:, :0]
-    start = Start(X, Y, num_data or len(X), np.random.RandomState(seed), X)
+    likelihood = likelihood or Gaussian(model["likelihood_variance"])
+    start = Start(X, Y, likelihood, num_data or len(X), np.random.RandomState(seed), X)
     depth = len(model["layers"])
     for i, kind in enumerate(model["layers"]):
         settings = layer_settings(cfg["model"], i)
@@ -72,9 +80,9 @@ def build(
             _start_projection(start, i, settings)
         else:
             _start_gp(start, i, settings, last=i == depth - 1)
-    likelihood = LIKELIHOODS["gaussian"]
     values = start.values
-    values |= {f"likelihood/{n}": v for n, v in likelihood.initial(model["likelihood_variance"]).items()}
+    values |= {f"likelihood/{n}": v for n, v in likelihood.initial().items()}
+    start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
     fixed = start.fixed & values.keys()
     inference = later_defaults("inference") | cfg.get("inference", {})
     if inference["hyperparameters"] == "fixed":
@@ -85,7 +93,7 @@ def build(
 def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     released = settings["compat"] == "released"
     dim_in = start.H.shape[1]
-    width = start.Y.shape[1] if last else _width(settings, start, released)
+    width = start.likelihood.gps(start.Y.shape[1]) if last else _width(settings, start, released)
     gps = settings["output_gps"] if last else settings["inner_gps"]
     if last and gps and gps > width:
         raise UserError(
@@ -136,7 +144,7 @@ def _start_latent(start: Start, i: int, settings: dict, inference: dict) -> None
     start.fixed.add(f"layer{i}/scale")
     if inference["bound"] != "optimal":
         layer = LatentLayer(start.H.shape[1], dim, inference["latent_q"])
-        data_dim = start.X.shape[1] + start.Y.shape[1]
+        data_dim = start.X.shape[1] + start.likelihood.gps(start.Y.shape[1])  # classes enter one-hot
         initial = latent.initial(layer, start.num_data, data_dim, inference["encoder"], start.rng)
         if layer.q == "free" and len(start.X) == start.num_data:
             initial["local/mean"] += points.residual_scores(start.X, start.Y, dim)
@@ -178,7 +186,7 @@ def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
             mixed = len(values[f"layer{i}/P"]) if f"layer{i}/P" in values else 0
             kernel = _kernel(settings, dim_in, inner=not last)
             layers.append(GPLayer(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean, mixed))
-    return DeepGP(tuple(reversed(layers)), "gaussian")
+    return DeepGP(tuple(reversed(layers)), likelihoods.from_values(cfg, values))
 
 
 def layer_settings(model: dict, index: int | None) -> dict:

@@ -10,7 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 LIKELIHOOD_FLOOR = 1e-6  # the smallest likelihood variance, as in GPflow
-_POSITIVE = ("variance", "lengthscales", "variances", "weight_variances", "bias_variance", "scale")
+_POSITIVE = (
+    *("variance", "lengthscales", "variances", "weight_variances", "bias_variance"),
+    *("scale", "sigma", "shape"),
+)
 
 
 def is_positive(name: str) -> bool:

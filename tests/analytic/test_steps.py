@@ -64,6 +64,6 @@ def test_adam_takes_its_gradient_before_or_after_the_natural_step(alternate):
     expected = _gradient(X, Y, model, moved if alternate else values)
     other = _gradient(X, Y, model, values if alternate else moved)
     for name in ("likelihood/variance", "layer0/kernel/rbf/variance", "layer0/Z"):
-        moment = trainer.slots[f"m/{name}"].numpy() / -0.1  # (1 - beta_1) times the gradient of what is minimised
+        moment = trainer.slots[f"m/{name}"].numpy() / -0.1  # 1 - beta_1 times the descent direction
         np.testing.assert_allclose(moment, expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
         assert not np.allclose(moment, other[name], rtol=1e-2)

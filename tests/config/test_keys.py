@@ -78,6 +78,15 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "inference.hyperparameters": "trained",
     "inference.natgrad.step": "schedule",
     "inference.natgrad.direction": "natural",
+    "likelihood.name": "auto",
+    "likelihood.epsilon": 0.001,
+    "likelihood.df": 3,
+    "likelihood.scale": 1,
+    "likelihood.shape": 1,
+    "likelihood.sigma": 1,
+    "likelihood.low": -2,
+    "likelihood.high": 2,
+    "likelihood.rescale": False,
 }
 
 
@@ -97,6 +106,7 @@ def independent_key(cfg: dict, data_hash: str, unit: bool) -> str:
     fields["dataset.name"] = cfg["dataset"]["name"]
     if not closed:
         fields["precision"] = cfg["precision"]
+        fields.update({f"likelihood.{name}": value for name, value in cfg["likelihood"].items()})
     if cfg["budget"]["seconds"] is not None and not closed:
         fields["device"], fields["threads"] = cfg["device"], cfg["threads"]
     if unit:
@@ -114,6 +124,16 @@ def test_golden_keys(words):
     got = config.run_key(cfg, DATA), config.config_key(cfg, DATA)
     assert got == (independent_key(cfg, DATA, True), independent_key(cfg, DATA, False))
     assert got == GOLDEN[words]
+
+
+def test_the_likelihood_enters_unless_it_is_the_default_of_the_task():
+    assert both("likelihood=gaussian") == both()
+    student = both("likelihood=student_t")
+    assert student != both() and both("likelihood=student_t", "likelihood.df=3") == student
+    assert both("likelihood=student_t", "likelihood.df=4") != student
+    old = config.compose([])
+    del old["likelihood"]  # a config from before there were any
+    assert config.run_key(old, DATA) == both()[0]
 
 
 def test_what_is_optimised_does_not_enter_a_closed_form():

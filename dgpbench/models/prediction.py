@@ -1,0 +1,108 @@
+"""From a fitted deep GP to predictive distributions, over rows in blocks of bounded memory.
+
+The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.20). Given them
+f is Gaussian, and y is predicted as its likelihood asks: Gaussian components, class probabilities averaged
+over the samples, or draws.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import tensorflow as tf
+
+from dgpbench.evaluate.predictive import Predictive
+from dgpbench.models.deep_gp import DeepGP, mixed_outputs, propagate
+from dgpbench.models.likelihoods import Gaussian
+
+COLUMNS = 10_000  # points times samples that pass through the layers at once
+DENSITY_COLUMNS = 2000  # the same for densities, each by quadrature
+
+
+def needed_samples(model: DeepGP, samples: int) -> int:
+    """One where there is nothing to sample."""
+    return samples if model.noise_dim or model.layers[-1].mixed else 1
+
+
+def predict(model: DeepGP, prepared: dict, X: np.ndarray, samples: int, seed: int) -> Predictive:
+    """The predictive distribution at the rows of X (N, D)."""
+    S = needed_samples(model, samples)
+    out = _in_blocks(_compiled_predict(model, S), prepared, (X,), COLUMNS // S, seed)
+    if hasattr(model.likelihood, "probs"):
+        return Predictive(probs=out[0][0])
+    mean, var = out
+    if isinstance(model.likelihood, Gaussian):
+        return Predictive(mean=mean, var=var)
+    rng = np.random.default_rng((seed, 1))
+    F = mean + np.sqrt(np.maximum(var, 0.0)) * rng.standard_normal((samples, *mean.shape[1:]))
+    p = {name: value.numpy() for name, value in prepared["likelihood"].items()}
+    return Predictive(draws=model.likelihood.draw(p, F, rng))
+
+
+def log_density(model: DeepGP, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
+    """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
+    S = needed_samples(model, samples)
+    return _in_blocks(_compiled_density(model, S), prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
+
+
+def _in_blocks(function, prepared: dict, arrays, rows: int, seed: int) -> list[np.ndarray]:
+    """The outputs (S, N, ...) of a compiled function of equally large blocks of rows."""
+    rows, N, parts = max(1, rows), len(arrays[0]), []
+    for block, start in enumerate(range(0, N, rows)):
+        padded = [np.concatenate([A[start : start + rows], A[:1].repeat(rows, 0)])[:rows] for A in arrays]
+        out = function(prepared, *padded, tf.constant([seed, block]))
+        parts.append([a.numpy()[:, : N - start] for a in out])
+    return [np.concatenate(column, 1) for column in zip(*parts, strict=True)]
+
+
+def sampled_moments(model: DeepGP, prepared: dict, X, samples: int, seed):
+    """Mean and variance of the outputs (P, S N) at rows X (N, D), and the noise that they came from.
+
+    Mixed outputs are correlated given w, so their GPs are sampled too: given those they are independent.
+    """
+    last, N = model.layers[-1], X.shape[0]
+    shape = (model.noise_dim + (last.output_dim if last.mixed else 0), samples * N)
+    noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
+    w = [tf.reshape(noise[model.noise_rows(i)], (model.layers[i].dim, 1, -1)) for i in model.latent]
+    mean, var = propagate(model, prepared, tf.tile(tf.transpose(X), (1, samples)), noise, w)
+    if last.mixed:
+        F = mean + tf.sqrt(tf.maximum(var, 0.0)) * noise[model.noise_dim :]
+        mean, _ = mixed_outputs(model, prepared, F, tf.zeros_like(F))
+        var = tf.zeros_like(mean)
+    return mean, var, noise
+
+
+@lru_cache(maxsize=8)
+def _compiled_predict(model: DeepGP, samples: int):
+    """Mean and variance (S, N, P), of y under a Gaussian likelihood and of f under others; or the mean of the
+    class probabilities (1, N, C). In float64."""
+    likelihood = model.likelihood
+
+    @tf.function(reduce_retracing=True)
+    def run(prepared, X, seed):
+        N = X.shape[0]
+        rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
+        mean, var, noise = sampled_moments(model, prepared, X, samples, seed)
+        if hasattr(likelihood, "probs"):
+            each = likelihood.probs(prepared["likelihood"], mean, var, noise[model.likelihood_rows])
+            return (tf.reduce_mean(rows(each), 0, keepdims=True),)
+        if isinstance(likelihood, Gaussian):
+            var = var + prepared["likelihood"]["variance"]
+        return rows(mean), rows(var)
+
+    return run
+
+
+@lru_cache(maxsize=8)
+def _compiled_density(model: DeepGP, samples: int):
+    """log p(y | sample) (S, N) for rows X (N, D), Y (N, P)."""
+
+    @tf.function(reduce_retracing=True)
+    def run(prepared, X, Y, seed):
+        mean, var, _ = sampled_moments(model, prepared, X, samples, seed)
+        Ys = tf.tile(tf.transpose(Y), (1, samples))
+        each = model.likelihood.log_density(prepared["likelihood"], mean, var, Ys)
+        return (tf.reshape(each, (samples, -1)),)
+
+    return run
