@@ -25,6 +25,7 @@ MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
 MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
 MAX_STREAM_BYTES = 64 << 20
 TRACE_POINTS = 200
+LOOK_AFTER = 1.1
 LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps, or a tenth of a short run
 
 
@@ -57,8 +58,8 @@ def train(
 ) -> TrainResult:
     """Advance `trainer` to the end of its budget, from its checkpoint if there is one.
 
-    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident. `look()`, a number for
-    each entry of the trace, runs beside the clock.
+    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident. `look()` gives a
+    number for the trace whenever there are LOOK_AFTER times as many steps, and at the end; its time is free.
     """
     result = _resume(trainer, run)
     feed = _Feed(trainer, batches, take)
@@ -67,7 +68,7 @@ def train(
     run.reporter.start(run.steps, run.seconds)
     saved = time.perf_counter()
     size, rate_steps, rate_seconds = 1, 0, 0.0
-    first = True
+    first, next_look = True, 0.0
     try:
         with stop:
             while not _finished(result, run):
@@ -83,7 +84,10 @@ def train(
                     rate_steps, rate_seconds = rate_steps + size, rate_seconds + elapsed
                 result.steps += size
                 result.bound, result.refused = report["bound_mean"], result.refused + report["refused"]
-                more = report.get("step_size"), look() if look else None
+                seen = None
+                if look and (result.steps >= next_look or _finished(result, run)):
+                    seen, next_look = look(), LOOK_AFTER * result.steps
+                more = report.get("step_size"), seen
                 result.trace.append(_entry(result.steps, round(result.seconds, 4), result.bound, *more))
                 first = False
                 if rate_seconds:
@@ -179,12 +183,13 @@ def _entry(*numbers: float | None) -> list[float | None]:
 
 def _thin(trace: list[list[float]]) -> list[list[float]]:
     """At most TRACE_POINTS entries, half of them evenly chosen, half by their logarithm, since most happens
-    at the start; first and last are kept."""
+    at the start; and all that have been looked at. First and last are kept."""
     if len(trace) <= TRACE_POINTS:
         return trace
     half, last = TRACE_POINTS // 2, len(trace) - 1
     even, early = np.linspace(0, last, half), np.geomspace(1, last + 1, half) - 1
-    return [trace[i] for i in np.unique(np.concatenate([even, early]).round().astype(int))]
+    seen = [i for i, line in enumerate(trace) if len(line) == 5]
+    return [trace[i] for i in np.unique(np.concatenate([even, early, seen]).round().astype(int))]
 
 
 # ---- resuming ------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.trainer import StepSpec, get_trainer
 from dgpbench.errors import UserError
-from dgpbench.evaluate import evaluate
+from dgpbench.evaluate.loglik import mean_loglik
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
@@ -115,11 +115,11 @@ class GPModel:
     def _take_over(self, trainer) -> None:
         self.load_parameters(trainer.values() | {"jitter": np.asarray(trainer.jitter.numpy(), np.float64)})
 
-    def _test_loglik(self, trainer, split, seed: int) -> float | None:
+    def _test_loglik(self, trainer, split, seed: int) -> float:
         """The test log-likelihood as training stands, for its trace."""
         self._take_over(trainer)
-        protocol = self.cfg["protocol"] | {"draws": 3, "kde_rows": 0}  # as few as can be: they are not kept
-        return evaluate(self.predict, split, protocol, seed, self.log_density).metrics["test_loglik"]
+        samples = self.cfg["protocol"]["test_samples"]
+        return mean_loglik(self.predict, split, samples, seed, self.log_density)
 
     def _inputs(self, X: np.ndarray) -> np.ndarray:
         return X if self.cfg["model"].get("use_inputs", True) else X[:, :0]

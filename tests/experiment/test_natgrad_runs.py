@@ -49,6 +49,7 @@ def test_the_last_test_loglik_of_a_trace_is_the_metric(tmp_path):
     words = ("model=sgp", *TINY, "inference=ngd_adam", "budget.steps=6", EACH)
     unit, _ = run_unit(config(tmp_path / "a", *words, "engine.trace_test=true"))
     trace, metric = unit.record["training"]["trace"], unit.record["metrics"]["test_loglik"]
+    assert [line[0] for line in trace if len(line) == 5] == [1, 2, 3, 4, 5, 6]
     assert [line[3] for line in trace] == [None] * len(trace)
     assert trace[-1][4] == pytest.approx(metric, rel=1e-9)
     assert trace[0][4] != pytest.approx(metric, rel=1e-6)
