@@ -34,6 +34,10 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1:]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
+    if cfg["dataset"]["task"] == "auto":
+        from dgpbench.data.own_labels import infer_task
+
+        cfg["dataset"]["task"] = infer_task(cfg["dataset"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
     for name in ("results", "datasets"):

@@ -22,6 +22,7 @@ NAMES = {
     "test_pit_ks": "PIT distance from uniform",
     "shapiro_w_median": "Shapiro-Wilk W (median)",
     "test_accuracy": "accuracy",
+    "test_error": "error rate",
     "test_auc": "AUC",
     "test_brier": "Brier score",
     "test_ece": "calibration error",
@@ -91,10 +92,11 @@ class Reporter:
 
             table = Table(box=None, pad_edge=False, header_style="bold")
             table.add_column("test", no_wrap=True)
-            table.add_column("original units", justify="right", no_wrap=True)
-            table.add_column("standardised", justify="right", no_wrap=True)
+            units = ("original units", "standardised") if any(row[2] for row in rows) else ("",)
+            for name in units:  # class probabilities have no units
+                table.add_column(name, justify="right", no_wrap=True)
             for row in rows:
-                table.add_row(*row)
+                table.add_row(*row[: 1 + len(units)])
             self._out.print(table)
         self._show(self._out, f"record: {path}")
 

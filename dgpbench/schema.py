@@ -236,10 +236,13 @@ def check_field(name: str, value: Any, field: Field) -> Any:
         return check_kernel(name, value)
     if leaf == "lengthscale" and value == "sqrt_dim":
         return value
+    if leaf == "num_inducing" and type(value) is float and 0 < value < 1:
+        return value
     try:
         return field.convert(value)
     except ValueError:
-        allowed = field.describe() + (", or sqrt_dim" if leaf == "lengthscale" else "")
+        also = {"lengthscale": ", or sqrt_dim", "num_inducing": ", or a share of the training rows below 1"}
+        allowed = field.describe() + also.get(leaf, "")
         guess = nearest(value, [c for c in field.choices if type(c) is str]) if type(value) is str else None
         hint = f"; did you mean '{guess}'?" if guess else ";"
         raise UserError(f"{name}={show_value(value)} is not allowed{hint} {name} must be {allowed}") from None

@@ -43,7 +43,11 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--against", metavar="COLUMN", help="the column that --stats compares with (default: baseline)"
     )
-    parser.add_argument("--calibration", action="store_true", help="coverage, PIT and CRPS of the same runs")
+    parser.add_argument(
+        "--calibration",
+        action="store_true",
+        help="coverage, PIT and CRPS of the same runs; of classes ECE, Brier score and AUC",
+    )
     parser.add_argument("--frontier", action="store_true", help="accuracy against training seconds")
     parser.add_argument(
         "--missing", action="store_true", help="print only the commands of the runs that are missing"

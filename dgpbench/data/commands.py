@@ -20,7 +20,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
     )
     where.add_argument("--mirror", metavar="DIR|URL", help="mirror to try first (default: DGPBENCH_MIRROR)")
     verbs = parser.add_subparsers(dest="data_verb", required=True, metavar="list|show|fetch|verify")
-    verbs.add_parser("list", parents=[where], help="all datasets: size, task, where they can be had")
+    verbs.add_parser("list", parents=[where], help="all datasets: size, task, classes, where they are")
     show = verbs.add_parser("show", parents=[where], help="everything known of one dataset")
     show.add_argument("name", metavar="NAME")
     fetch = verbs.add_parser("fetch", parents=[where], help="download and parse datasets into the cache")
@@ -50,7 +50,7 @@ def _list(paths: dict) -> int:
         ("name", False),
         ("N", True),
         ("D", True),
-        ("task", False),
+        ("task, classes", False),
         ("where", False),
         ("", False),
         ("what", False),
@@ -61,14 +61,14 @@ def _list(paths: dict) -> int:
         table.add_row(
             row["name"],
             *(f"{row[k]:,}" if row[k] else "any" for k in ("n", "d")),
-            row["task"],
+            f"{row['task']} {row['classes'] or ''}".rstrip(),
             " ".join(row["where"]),
             "!" if row["traps"] else "",
             row["title"],
         )
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 140
+        console.width = 160
     console.print(table)
     console.print(f"{len(rows)} datasets; ! = known traps, see `dgpbench data show NAME`")
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dgpbench.data.cache import Data
@@ -22,7 +24,7 @@ def code_labels(entry: Entry, data: Data) -> tuple[np.ndarray, list[str]]:
     names = data.meta["origin"].get("classes")  # text labels are coded when the file is read
     if names is None:
         values = np.unique(np.asarray(data.Y))
-        _whole(entry, values)
+        refuse_broken(f"dataset {entry.name}", values)
         codes = np.searchsorted(values, np.asarray(data.Y)).astype(np.float64)
         names = [f"{value:.0f}" for value in values]
     else:
@@ -33,11 +35,13 @@ def code_labels(entry: Entry, data: Data) -> tuple[np.ndarray, list[str]]:
     return codes, names
 
 
-def _whole(entry: Entry, values: np.ndarray) -> None:
-    broken = values[values != np.round(values)]
-    if len(broken):
+def refuse_broken(where: str, values: Iterable[float]) -> None:
+    """UserError if a label is a broken number."""
+    for value in values:
+        if float(value).is_integer():
+            continue
         raise UserError(
-            f"dataset {entry.name}: label {broken[0]:g} is not a whole number; class labels are whole "
+            f"{where}: label {value:g} is not a whole number; class labels are whole "
             "numbers or text: set dataset.target to their column, or dataset.task=regression for a quantity"
         )
 
@@ -62,9 +66,9 @@ def check_count(dataset: str, task: str, names: list[str], rows: int) -> None:
         )
 
 
-def task_of(names: list[str]) -> str:
+def task_of(classes: int) -> str:
     """Two classes are binary, more are multiclass."""
-    return "binary" if len(names) <= 2 else "multiclass"
+    return "binary" if classes <= 2 else "multiclass"
 
 
 def check_training(

@@ -50,8 +50,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         train, valid = carve_validation(train, split, protocol["validation"])
     if classes:
         check_training(entry.name, split, Y, classes, train, note)
-    likelihood = likelihood_settings(cfg)
-    return _scaled(entry, data, Y, classes, train, test, valid, protocol, split, likelihood)
+    rows, likelihood = (train, test, valid), likelihood_settings(cfg)
+    return _scaled(entry, data, Y, classes, rows, protocol, likelihood, split)
 
 
 def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
@@ -75,26 +75,17 @@ def _divide(
 
 
 def _scaled(
-    entry: Entry,
-    data: Data,
-    Y,
-    classes: list[str],
-    train,
-    test,
-    valid,
-    protocol: dict,
-    split: int,
-    likelihood: dict,
+    entry: Entry, data: Data, Y, classes: list[str], parts, protocol: dict, likelihood: dict, split: int
 ) -> Split:
-    scaling = protocol["scaling"]
+    """The Split of the given parts (rows to train, test and validate), with its scaling."""
+    (train, test, valid), scaling = parts, protocol["scaling"]
     if scaling not in ("train", "all"):
         raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
-    rows = train if scaling == "train" else None
     if entry.pixel_max and protocol.get("pixels", "unit") == "unit":
         x_mean, x_std = np.zeros(data.X.shape[1]), np.full(data.X.shape[1], float(entry.pixel_max))
         constant = np.zeros(data.X.shape[1], dtype=bool)  # divided like the others: nothing to tell
     else:
-        found = moments(data.X, rows)
+        found = moments(data.X, train if scaling == "train" else None)
         (x_mean, x_std), constant = scale(found, scaling), found.constant
     y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
     if not classes:

@@ -29,7 +29,7 @@ def places(entry: Entry, paths: dict) -> list[str]:
     if mirror and any(_mirrored(s, mirror) for s in files):
         found.append("mirror")
     found += ["wheel"] if any(s.kind == "wheel" for s in entry.sources) else []
-    found += ["url"] if files else []
+    found += ["url"] if any(f.url for s in files for f in s.files) else []
     return found or ["by hand"]
 
 
@@ -55,6 +55,7 @@ def list_rows(paths: dict | None = None) -> list[dict]:
             "n": e.n,
             "d": e.d,
             "task": e.task,
+            "classes": e.n_classes,
             "where": places(e, paths),
             "traps": len(e.traps),
             "title": e.title,
@@ -68,12 +69,17 @@ def show_text(name: str, paths: dict | None = None) -> str:
     """Everything the catalogue knows of one dataset."""
     e, paths = find(name), paths or default_paths()
     size = f"{e.n} rows, {e.d} inputs" if e.n else "any size"
-    lines = [f"{e.name}: {e.title}", f"task      {e.task}, {size}"]
+    classes = f", {e.n_classes} classes" if e.n_classes else ""
+    lines = [f"{e.name}: {e.title}", f"task      {e.task}{classes}, {size}"]
     if e.kind != "csv":
         lines.append(
             f"target    {e.target}"
             + (f" (mean {e.target_mean:.6g}, std {e.target_std:.6g})" if e.target_std else "")
         )
+    if e.classes:
+        lines.append(f"classes   {', '.join(e.classes)}")
+    if e.train_rows:
+        lines.append(f"test set  of its own: the first {e.train_rows} rows train, the rest test")
     if e.thesis:
         lines.append(f"thesis    table {e.thesis}")
     lines.append(f"now       {', '.join(places(e, paths))}")
@@ -104,7 +110,7 @@ def _source_lines(source: Source) -> list[str]:
     elif source.kind == "manual":
         lines = [f"by hand   {source.files[0].name} from {source.page}"]
     else:
-        lines = [f"url       {f.url}" for f in source.files]
+        lines = [f"url       {f.url}" if f.url else f"mirror    {f.path}" for f in source.files]
     return lines + [f"          sha256 {f.sha256 or 'not known: the shape is checked'}" for f in source.files]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,21 +20,33 @@ _BATCH_VALUES = 1 << 18
 
 def recipe(entry: Entry, paths: dict) -> Recipe:
     """The cache is keyed by path, reading options, size and modification time of the file."""
-    path = _existing(entry)
-    options = {
-        "target": entry.target,
-        "header": entry.settings.get("header", "auto"),
-        "drop": list(entry.settings.get("drop") or []),
-    }
+    path, options = file_of(entry)
     stat, place = path.stat(), key_of([str(path.resolve()), options])
     key = key_of([str(path.resolve()), options, stat.st_size, stat.st_mtime_ns])
     stem = re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.split(".")[0])[:40]
 
     def make(note: Note) -> tuple[Blocks, str, dict]:
         read = _parquet if path.suffix == ".parquet" else _text
-        return read(path, options), key, {"stage": "own file", "file": str(path)}
+        origin: dict = {"stage": "own file", "file": str(path)}
+        codes = None
+        if options["classes"]:
+            from dgpbench.data.own_labels import read_codes
+
+            codes, origin["classes"] = read_codes(path, options)
+        return read(path, options, codes), key, origin
 
     return Recipe(Path(paths["datasets"]) / entry.name / f"{stem}-{place[:8]}", frozenset([key]), make, {})
+
+
+def file_of(entry: Entry) -> tuple[Path, dict]:
+    """The user's file and how to read it."""
+    options = {
+        "target": entry.target,
+        "header": entry.settings.get("header", "auto"),
+        "drop": list(entry.settings.get("drop") or []),
+        "classes": entry.task != "regression",
+    }
+    return _existing(entry), options
 
 
 def _existing(entry: Entry) -> Path:
@@ -53,17 +65,37 @@ def _existing(entry: Entry) -> Path:
     return path
 
 
-def _text(path: Path, options: dict) -> Blocks:
+def _text(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
+    """Blocks (X, Y); the target is in `codes` (N, 1) already where it holds classes."""
+    found = layout(path, options)
+    wanted = sorted(found.inputs if codes is not None else found.inputs + found.targets)
+    inputs = [wanted.index(i) for i in found.inputs]
+    targets = [wanted.index(i) for i in found.targets if i in wanted]
+    usecols = None if len(wanted) == found.count else wanted
+    row = 0
+    for chunk in text_chunks(path, found.delimiter, found.header, usecols):
+        yield chunk[:, inputs], chunk[:, targets] if codes is None else codes[row : row + len(chunk)]
+        row += len(chunk)
+
+
+class Layout(NamedTuple):
+    """How a text file is laid out: lines before the data, columns by number from 0."""
+
+    delimiter: str | None
+    header: int
+    names: list[str] | None
+    count: int
+    inputs: list[int]
+    targets: list[int]
+
+
+def layout(path: Path, options: dict) -> Layout:
     delimiter, first, skipped = _first_line(path)
     fields = split_fields(first, delimiter)
-    header = _has_header(fields, options["header"])
+    header = _has_header(fields, options)
     names = fields if header else None
     inputs, targets = columns(len(fields), names, options, path)
-    wanted = sorted(inputs + targets)
-    inputs, targets = ([wanted.index(i) for i in part] for part in (inputs, targets))
-    usecols = None if len(wanted) == len(fields) else wanted
-    for chunk in text_chunks(path, delimiter, skipped + 1 if header else 0, usecols):
-        yield chunk[:, inputs], chunk[:, targets]
+    return Layout(delimiter, skipped + 1 if header else 0, names, len(fields), inputs, targets)
 
 
 def _first_line(path: Path) -> tuple[str | None, str, int]:
@@ -77,15 +109,21 @@ def _first_line(path: Path) -> tuple[str | None, str, int]:
     raise UserError(f"{path} has only blank lines; at least 5 rows of numbers are needed")
 
 
-def _has_header(fields: list[str], setting: Any) -> bool:
+def _has_header(fields: list[str], options: dict) -> bool:
+    """Whether the first line names columns: text in it says so, but a class may be text in any line."""
+    setting = options["header"]
     if setting in (True, False):
         return setting
     if setting != "auto":
         raise UserError(f"dataset.header={setting!r}; allowed: auto, true, false")
-    return any(not _is_number(field) for field in fields)
+    text = [field for field in fields if not is_number(field)]
+    if not options["classes"] or len(text) != 1 or str(options["target"]) in text:
+        return bool(text)
+    target = -1 if options["target"] is None else options["target"]  # one text: a class, or else all numbers
+    return not (type(target) is int and -len(fields) <= target < len(fields) and fields[target] == text[0])
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """An empty field is a missing value, not a column name."""
     try:
         float(text or "nan")
@@ -139,20 +177,25 @@ def _position(column: Any, count: int, names: Sequence[str] | None, path: Path, 
     )
 
 
-def _parquet(path: Path, options: dict) -> Blocks:
+def open_parquet(path: Path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(path)
+        return pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
         raise UserError(
             f"{path}: not a Parquet file that can be read ({str(error).splitlines()[0]})"
         ) from error
-    with file:
+
+
+def _parquet(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
+    import pyarrow as pa
+
+    with open_parquet(path) as file:
         names = file.schema_arrow.names
         inputs, targets = columns(len(names), names, options, path)
-        wanted = [names[i] for i in inputs + targets]
+        wanted = [names[i] for i in (inputs if codes is not None else inputs + targets)]
         for name in wanted:
             kind = file.schema_arrow.field(name).type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
@@ -171,5 +214,6 @@ def _parquet(path: Path, options: dict) -> Blocks:
                     f"{path}, row {row + i}, column {wanted[j]!r} is missing, NaN or infinite; fill or "
                     "drop such rows"
                 )
+            Y = block[:, len(inputs) :] if codes is None else codes[row : row + len(block)]
             row += len(block)
-            yield block[:, : len(inputs)], block[:, len(inputs) :]
+            yield block[:, : len(inputs)], Y

@@ -102,14 +102,18 @@ def _parse_slowly(
         if not line.strip():
             continue
         fields = split_fields(line, delimiter)
-        if len(fields) != expected:
-            raise UserError(
-                f"{path}, line {i}: {len(fields)} columns where {expected} are expected; "
-                "every line needs the same number of columns"
-            )
+        check_width(fields, expected, path, i)
         wanted = range(expected) if usecols is None else usecols
         rows.append([to_number(fields[j], path, i, j, names) for j in wanted])
     return np.array(rows, dtype=np.float64)
+
+
+def check_width(fields: Sequence[str], expected: int, path: Path, line: int) -> None:
+    if len(fields) != expected:
+        raise UserError(
+            f"{path}, line {line}: {len(fields)} columns where {expected} are expected; "
+            "every line needs the same number of columns"
+        )
 
 
 def to_number(text: str, path: Path, line: int, column: int, names: Sequence[str] | None) -> float:

@@ -29,7 +29,7 @@ class Model(Protocol):
     Optional: `start(split, seed)`, a line for the plan; `latent = True`, where predictions average over
     latent variables and take protocol.latent_samples; `discrete = True`, where y takes separate values and a
     KDE means nothing; `log_density(X, Y, samples, seed)`, the logs of terms (S, N) whose mean is p(y | x),
-    where a model can do better than what `predict` gives; `tasks`, the tasks it is for (regression, binary,
+    where a model can do better than what `predict` gives; `tasks`, those it is for (regression, binary,
     multiclass), where it is not for all.
     """
 

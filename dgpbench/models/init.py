@@ -101,11 +101,11 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
         )
     gps = gps if gps is None or released else min(gps, width)
     outputs = gps or width
-    M = settings["num_inducing"] if released else min(settings["num_inducing"], start.num_data)
-    if M < settings["num_inducing"]:
-        start.notes.append(
-            f"layer {i}: {settings['num_inducing']} inducing points asked for, {M} rows: M = {M}"
-        )
+    asked = settings["num_inducing"]
+    asked = max(1, round(asked * start.num_data)) if asked < 1 else asked  # a share of the training rows
+    M = asked if released else min(asked, start.num_data)
+    if M < asked:
+        start.notes.append(f"layer {i}: {asked} inducing points asked for, {M} rows: M = {M}")
     scale = math.sqrt(dim_in) if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
     kernel = _kernel(settings, dim_in, inner=not last)
     initial = kernel.initial(settings["kernel_variance"], scale, settings["inner_noise"])

@@ -10,7 +10,8 @@ import yaml
 
 from dgpbench.conftree import options
 from dgpbench.errors import UserError
-from dgpbench.keys import config_key
+from dgpbench.keys import config_key, later_defaults
+from dgpbench.protocol import num_splits
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
 from dgpbench.store.scan import Unit
@@ -68,7 +69,7 @@ def _composed(experiment: str, overrides: tuple[str, ...]) -> dict:
 
 
 def cell_config(place: Place, dataset: dict) -> dict:
-    """The config of a cell. Composed once per experiment: of the dataset only name and task enter the key."""
+    """The config of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
     return {**_composed(place.experiment, place.overrides), "dataset": dataset}
 
 
@@ -82,9 +83,10 @@ class Records:
             record = unit.record
             self.by_key.setdefault(record["config_key"], []).append(unit)
             chosen = record["config"].get("dataset", {})
-            known = {"name": record["dataset"], "task": chosen.get("task", "regression")}
+            later = later_defaults("dataset")
+            known = {"name": record["dataset"]} | {field: chosen.get(field, later[field]) for field in later}
             data = self.datasets.setdefault(record["dataset"], {})
-            data[known["task"], record["data_hash"]] = known
+            data[tuple(known.values()), record["data_hash"]] = known
 
     def key_of(self, place: Place) -> str | None:
         """The config_key of a cell that has records; None if there are none."""
@@ -105,8 +107,14 @@ class Records:
 
 
 def _stated_hash(dataset: str) -> str | None:
+    return _facts(dataset).get("data_sha256")
+
+
+@lru_cache(maxsize=256)
+def _facts(dataset: str) -> dict:
+    """What the yaml file of a dataset says; nothing if there is none."""
     path = options("dataset").get(dataset)
-    return yaml.safe_load(path.read_text(encoding="utf-8")).get("data_sha256") if path else None
+    return yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
 
 
 def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
@@ -119,7 +127,8 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
         if cell.absent:
             continue
         try:
-            splits = _composed(place.experiment, place.overrides)["protocol"]["splits"]
+            protocol = _composed(place.experiment, place.overrides)["protocol"]
+            splits = num_splits(_facts(place.dataset), protocol)
         except UserError as error:
             cell.absent = f"experiment {place.experiment} does not compose: {error}"
             continue

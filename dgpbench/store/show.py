@@ -17,7 +17,7 @@ from dgpbench.store.scan import Unit, scan
 from dgpbench.store.summary import NAMES, Mean, per_config, per_record
 from dgpbench.suggest import did_you_mean
 
-USUAL = ("test_loglik", "test_rmse", "test_accuracy")  # shown unless --metric says otherwise
+USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless --metric says otherwise
 FORMATS = ("table", "csv", "json", "markdown")
 
 

@@ -58,6 +58,10 @@ GOLDEN = {  # command line: (run key, config key)
 
 LATER = {  # fields that came after the first keys: left out while they have this value
     "protocol.latent_samples": 2000,
+    "protocol.fixed_test": True,
+    "protocol.stratify": False,
+    "protocol.row_number": False,
+    "protocol.pixels": "unit",
     "model.latent_dim": 1,
     "model.latent_scale": 1,
     "model.inner_gps": None,

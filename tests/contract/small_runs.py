@@ -8,7 +8,7 @@ import numpy as np
 from dgpbench.config import compose
 from dgpbench.data import Split
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.models.base import create
+from dgpbench.models.base import create, load_class
 
 N_TRAIN, N_ALL, DIM, OUTPUTS, SAMPLES = 30, 34, 2, 2, 64
 SMALL = [
@@ -30,6 +30,13 @@ def arrays(rows: int) -> tuple[np.ndarray, np.ndarray]:
 @lru_cache
 def model_fields(model: str) -> dict:
     return compose([f"model={model}"])["model"]
+
+
+@lru_cache
+def tasks(model: str) -> tuple[str, ...]:
+    """What a model says it is for; all tasks where it says nothing."""
+    found = load_class("model._target_", model_fields(model)["_target_"])
+    return getattr(found, "tasks", ("regression", "binary", "multiclass"))
 
 
 def config(model: str, *overrides: str) -> dict:

@@ -15,7 +15,7 @@ from dgpbench.errors import UserError
 
 NOT_MIRRORED = {"slice", "3droad", "song", "buzz", "nytaxi", "houseelectric", "autos", "stock", "airfoil",
                 "parkinsons", "elevators", "tamielectric"}  # fmt: skip
-FILES = sorted(n for n, e in catalogue().items() if e.kind == "file")
+FILES = sorted(n for n, e in catalogue().items() if e.kind == "file" and e.thesis)
 
 
 def read(reader, path, options=None):

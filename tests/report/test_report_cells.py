@@ -113,8 +113,9 @@ def test_a_single_split_table_takes_split_0_and_its_overrides():
     table = table_of(long + units(GP, "song", [-1.0]), "2.3")
     cell = table.cells["year", "SGP"]
     assert cell.values == {0: -3.7} and cell.count == "1/1"
-    absent = table.cells["airline", "SGP"]
-    assert absent.absent == "no dataset airline in the catalogue" and absent.published.value == -4.66
+    assert table.cells["airline", "SGP"].count == "0/1"  # its own test rows
+    absent = table.cells["taxi", "SGP"]
+    assert absent.absent == "no dataset taxi in the catalogue" and absent.published.value == -7.24
     other = table.cells["year", "SGP 500"]
     assert other.missing == [0]
 

@@ -12,6 +12,7 @@ import numpy as np
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.models.baselines.options import option
+from dgpbench.models.baselines.threads import limited
 from dgpbench.schema import COUNT, COUNT_OR_NULL
 
 GRID = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100)
@@ -25,6 +26,7 @@ class NearestNeighbours:
     def __init__(self, cfg: dict):
         self.k = option(cfg, "k", COUNT_OR_NULL)
         self.search_rows = option(cfg, "search_rows", COUNT)
+        self.threads = cfg["threads"]
         self.values: dict[str, np.ndarray] = {}
         self._index = None
 
@@ -60,7 +62,8 @@ class NearestNeighbours:
             from sklearn.neighbors import NearestNeighbors
 
             self._index = NearestNeighbors().fit(self.values["X"])
-        return self._index.kneighbors(X, k, return_distance=False)
+        with limited(self.threads, self.values["X"].size):
+            return self._index.kneighbors(X, k, return_distance=False)
 
     def _shares(self, near: np.ndarray) -> np.ndarray:
         """Smoothed class shares (N, C) of neighbours (N, k)."""

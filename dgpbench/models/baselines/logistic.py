@@ -12,6 +12,7 @@ import numpy as np
 
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.models.baselines.options import option
+from dgpbench.models.baselines.threads import limited
 from dgpbench.schema import COUNT, Field
 
 GRID = 10.0 ** np.arange(-4, 5)
@@ -27,12 +28,14 @@ class Logistic:
     def __init__(self, cfg: dict):
         self.penalty = option(cfg, "C", Field(float, null=True, above=0))
         self.search_rows = option(cfg, "search_rows", COUNT)
+        self.threads = cfg["threads"]
         self.values: dict[str, np.ndarray] = {}
 
     def fit(self, split, run) -> dict:
         X, y = split.X_train, split.Y_train[:, 0].astype(int)
-        C, score = (self.penalty, None) if self.penalty else choose_penalty(X, y, self.search_rows)
-        seen, weights, bias = fit_weights(X, y, C, run.note)
+        with limited(self.threads, X.size):
+            C, score = (self.penalty, None) if self.penalty else choose_penalty(X, y, self.search_rows)
+            seen, weights, bias = fit_weights(X, y, C, run.note)
         self.values = {
             "weights": weights,
             "bias": bias,

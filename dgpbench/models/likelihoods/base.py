@@ -19,7 +19,8 @@ import tensorflow as tf
 from dgpbench.inference import quadrature
 
 NODES = 20  # Gauss-Hermite nodes of an expectation, as in GPflow
-DENSITY_NODES = 32  # adaptive nodes of a density: exp(log p) can be far narrower than log p is curved
+DENSITY_NODES = 128  # adaptive nodes of a density: p(y | f) can be far narrower in f than its log is curved
+STRETCH = 3.0  # they reach to 24 standard deviations of f: an outlier's mass lies far from the mean
 VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root, as for samples (layers.py)
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -102,16 +103,19 @@ def hermite_mean(function: Callable, mean: tf.Tensor, var: tf.Tensor, nodes: int
 def log_integral(log_function: Callable, mean, var, Y) -> tf.Tensor:
     """log E exp(log_function(f, y)) under N(f; mean, var), entry by entry of (P, B).
 
-    By nodes put where the integrand has its mass (inference/quadrature.py), however narrow that is.
+    By nodes t put where the integrand has its mass (inference/quadrature.py), with f = mean + 3 sd t.
     """
     shape, K = mean.shape, DENSITY_NODES
-    m, s, y = (tf.reshape(a, (1, -1)) for a in (mean, deviation(var), Y))  # 1, C
+    m, s, y = (tf.reshape(a, (1, -1)) for a in (mean, STRETCH * deviation(var), Y))  # 1, C
     grid = tf.constant(quadrature.coarse_grid(K)[:, None], mean.dtype)  # K, 1
-    F = tf.reshape(m + s * grid, (1, -1))  # 1, K C: linear in z, so that no interpolation error arises
-    log_joint = lambda f, _, z: log_function(f[0], y) - 0.5 * z * z  # noqa: E731
-    z, log_weight = quadrature.place(F, tf.zeros_like(F), log_joint, K)  # K, C
-    terms = log_function(m + s * z, y) - 0.5 * (z * z + LOG_2PI) + log_weight
-    return tf.reshape(tf.reduce_logsumexp(terms, 0), shape)
+    F = tf.reshape(m + s * grid, (1, -1))  # 1, K C: linear in t, so that no interpolation error arises
+
+    def log_joint(f, t):
+        return log_function(f, y) - 0.5 * tf.square(STRETCH * t)
+
+    t, log_weight = quadrature.place(F, tf.zeros_like(F), lambda f, _, t: log_joint(f[0], t), K)  # K, C
+    total = tf.reduce_logsumexp(log_joint(m + s * t, t) + log_weight, 0)
+    return tf.reshape(total + math.log(STRETCH) - 0.5 * LOG_2PI, shape)
 
 
 @tf.custom_gradient

@@ -50,10 +50,10 @@ class RobustMax(MultiClass):
         hit, miss = math.log(1.0 - self.epsilon), math.log(self.epsilon / (self.classes - 1))
         return miss + (hit - miss) * largest
 
-    def prob_is_largest(self, mean, var, chosen) -> tf.Tensor:
+    def prob_is_largest(self, mean, var, chosen, nodes: int = NODES) -> tf.Tensor:
         """P(f_y > f_c for all c != y) (B,) for independent f (C, B) and y one-hot (C, B)."""
         own_mean, own_var = tf.reduce_sum(chosen * mean, 0), tf.reduce_sum(chosen * var, 0)
-        F, weight = hermite_points(own_mean, own_var, NODES)  # K, B
+        F, weight = hermite_points(own_mean, own_var, nodes)  # K, B
         z = (F[:, None] - mean) / deviation(var)  # K, C, B
         below = phi(z) * (1.0 - 2.0 * SQUASH) + SQUASH
         below = below * (1.0 - chosen) + chosen

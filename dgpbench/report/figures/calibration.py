@@ -1,4 +1,5 @@
-"""Calibration curves: the share of PIT values below each level, from the histograms in the records."""
+"""Calibration curves from the records: the share of PIT values below each level; of classes, the accuracy at
+each confidence."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ COLUMNS = 4
 
 
 def picture(spec, table: Table) -> Picture:
-    data = curves(table)
+    data, classes = curves(table), False
     if data.empty:
-        raise Nothing(f"table {table.spec.name}: no finished run with a PIT histogram")
+        data, classes = reliability_curves(table), True
+    if data.empty:
+        raise Nothing(f"table {table.spec.name}: no finished run with a PIT histogram or reliability data")
     names = [row for row in table.spec.rows if row in set(data.dataset)]
     columns = min(COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
@@ -30,10 +33,11 @@ def picture(spec, table: Table) -> Picture:
                 colour = theme["colours"][models.index(model) % len(theme["colours"])]
                 place.plot(part.level, part.share - part.level, ".-", color=colour, lw=1, label=model)
             place.set_title(name, loc="left")
-            place.set_xlabel("level")
+            place.set_xlabel("confidence" if classes else "level")
         for place in axes.flat[len(names) :]:
             place.set_visible(False)
-        figure.supylabel("share of PIT values below, minus the level", fontsize=8)
+        text = "accuracy minus confidence" if classes else "share of PIT values below, minus the level"
+        figure.supylabel(text, fontsize=8)
         found = {
             label: handle
             for place in axes.flat
@@ -42,6 +46,8 @@ def picture(spec, table: Table) -> Picture:
         figure.legend(found.values(), found.keys(), loc="outside lower right", ncols=min(6, len(found)))
 
     notes = ("mean over splits; 0 is calibrated; down then up: too wide, up then down: too narrow",)
+    if classes:
+        notes = ("test rows of all splits, by the largest probability; 0 is calibrated, below: too sure",)
     return Picture(spec.name, spec.title, data, paint, (2.5 * columns + 0.6, 2.2 * rows + 0.8), notes)
 
 
@@ -54,4 +60,23 @@ def curves(table: Table) -> pd.DataFrame:
             share = np.concatenate([[0.0], np.cumsum(np.mean(found, axis=0))])
             level = np.linspace(0, 1, len(share))
             lines += [(row, column, len(found), x, y) for x, y in zip(level, share, strict=True)]
+    return pd.DataFrame(lines, columns=["dataset", "model", "splits", "level", "share"])
+
+
+def reliability_curves(table: Table) -> pd.DataFrame:
+    """dataset, model, splits, level, share: mean confidence and accuracy of each bin that has rows."""
+    lines = []
+    for (row, column), cell in table.cells.items():
+        found = [r for unit in cell.units if (r := unit.record["details"].get("reliability"))]
+        if not found:
+            continue
+        count = np.array([r["count"] for r in found])  # splits, bins
+        sums = [
+            (count * np.array([[v or 0.0 for v in r[name]] for r in found])).sum(0)
+            for name in ("confidence", "accuracy")
+        ]
+        total = count.sum(0)
+        full = total > 0
+        level, share = (s[full] / total[full] for s in sums)
+        lines += [(row, column, len(found), x, y) for x, y in zip(level, share, strict=True)]
     return pd.DataFrame(lines, columns=["dataset", "model", "splits", "level", "share"])
