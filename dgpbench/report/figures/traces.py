@@ -103,6 +103,7 @@ def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: 
     axes.set_ylabel(LABELS[y])
     if (part[x] > 0).any():
         axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter("")  # labels of less than a decade would run into each other
     if y == "step_size":
         axes.set_yscale("log")
         return
