@@ -65,9 +65,11 @@ def test_the_last_test_loglik_of_a_trace_is_the_metric(tmp_path):
         (["inference=dsvi", "inference.natgrad.step=linesearch"], "needs inference.optimiser=ngd_adam"),
         (["inference=ngd_adam", "inference.natgrad.step=linesearch"], "inference.hyperparameters=fixed"),
         ([*SEARCH, "model=dgp2"], "needs one GP layer"),
+        (["model=mdn", "inference.hyperparameters=fixed"], "is for GP models; model=mdn is none"),
+        (["model=linear", "engine.trace_test=true"], "is for GP models; model=linear is none"),
     ],
 )
-def test_what_a_line_search_needs(words, message):
+def test_what_does_not_fit_is_refused(words, message):
     with pytest.raises(UserError, match=message):
         compose(words)
 
