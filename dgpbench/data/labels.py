@@ -29,7 +29,12 @@ def code_labels(entry: Entry, data: Data) -> tuple[np.ndarray, list[str]]:
         names = [f"{value:.0f}" for value in values]
     else:
         codes = np.asarray(data.Y)
-    if entry.classes and len(entry.classes) == len(names):
+    if entry.classes:
+        if len(entry.classes) != len(names):
+            raise UserError(
+                f"dataset {entry.name}: dataset.classes names {len(entry.classes)} classes, the source has "
+                f"{len(names)} ({', '.join(names[:_SHOWN])}); name each, in sorted order, or none"
+            )
         names = list(entry.classes)
     check_count(entry.name, entry.task, names, len(codes))
     return codes, names

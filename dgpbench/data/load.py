@@ -91,6 +91,8 @@ def _scaled(
     if not classes:
         y_mean, y_std = scale_targets(Y, train, scaling, likelihood)
     traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
+    if protocol.get("row_number") and entry.row_number is not None:
+        traps.append("the row number is among the inputs: where rows are sorted by class, it tells the class")
     return Split(
         data.X,
         Y,

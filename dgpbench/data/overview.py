@@ -80,6 +80,9 @@ def show_text(name: str, paths: dict | None = None) -> str:
         lines.append(f"classes   {', '.join(e.classes)}")
     if e.train_rows:
         lines.append(f"test set  of its own: the first {e.train_rows} rows train, the rest test")
+    if e.row_number is not None:
+        kept = "protocol=bayesian_benchmarks keeps it as an input"
+        lines.append(f"row no.   column {e.row_number} of the source, left out; {kept}")
     if e.thesis:
         lines.append(f"thesis    table {e.thesis}")
     lines.append(f"now       {', '.join(places(e, paths))}")

@@ -133,7 +133,8 @@ def _nothing(stage: str, entry: Entry, folder: Path, mirror: str | None) -> str:
 
 
 def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
-    by_hand = folder / entry.sources[0].files[0].name
+    first, *others = entry.sources[0].files
+    by_hand = str(folder / first.name) + "".join(f" and {other.name} beside it" for other in others)
     mirror = (
         ""
         if entry.sources[0].kind == "manual"

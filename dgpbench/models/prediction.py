@@ -15,9 +15,11 @@ import tensorflow as tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.models.deep_gp import DeepGP, mixed_outputs, propagate
 from dgpbench.models.likelihoods import Gaussian
+from dgpbench.models.likelihoods.base import DENSITY_NODES
 
 COLUMNS = 10_000  # points times samples that pass through the layers at once
 DENSITY_COLUMNS = 2000  # the same for densities, each by quadrature
+MANY_SAMPLES, FEW_NODES = 500, 32  # where so many terms are averaged, so few nodes for each are enough
 
 
 def needed_samples(model: DeepGP, samples: int) -> int:
@@ -102,7 +104,8 @@ def _compiled_density(model: DeepGP, samples: int):
     def run(prepared, X, Y, seed):
         mean, var, _ = sampled_moments(model, prepared, X, samples, seed)
         Ys = tf.tile(tf.transpose(Y), (1, samples))
-        each = model.likelihood.log_density(prepared["likelihood"], mean, var, Ys)
+        nodes = FEW_NODES if samples >= MANY_SAMPLES else DENSITY_NODES
+        each = model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, nodes)
         return (tf.reshape(each, (samples, -1)),)
 
     return run

@@ -61,6 +61,15 @@ def test_identity_of_unequal_widths_is_refused():
         _build(_X(), "model=dgp2", "model.width=2", "model.mean=identity")
 
 
+@pytest.mark.parametrize("share,points", [(0.3, 9), (0.05, 2), (0.01, 1)])
+def test_inducing_points_as_a_share_of_the_rows(share, points):
+    model, values, _, notes = _build(_X()[:30], "model=sgp", f"model.num_inducing={share}")
+    assert model.layers[0].num_inducing == points and values["layer0/Z"].shape[0] == points and not notes
+    for wrong in ("0.0", "1.5", "-0.2"):
+        with pytest.raises(UserError, match="whole number at least 1, or a share of the training rows"):
+            compose([f"model.num_inducing={wrong}"])
+
+
 def test_more_inducing_points_than_rows():
     model, values, _, notes = _build(_X(30), "model=sgp")
     assert model.layers[0].num_inducing == 30

@@ -176,6 +176,11 @@ def test_what_does_not_determine_the_numbers_stays_out(overrides):
         "budget.steps=10",
         "precision=mixed",
         "protocol.scaling=all",
+        "protocol.stratify=true",
+        "protocol.fixed_test=false",
+        "protocol.row_number=true",
+        "protocol.pixels=scaling",
+        "model.num_inducing=0.3",
         "dataset=concrete",
         "model.layer_overrides.0.ard=false",
         "model.ard=false",
@@ -188,6 +193,18 @@ def test_settings_change_both_keys(override):
 @pytest.mark.parametrize("override", ["split=1", "seed=1"])
 def test_split_and_seed_change_the_run_only(override):
     assert both(override)[0] != both()[0] and both(override)[1] == both()[1]
+
+
+def test_own_test_rows_enter():
+    """They are a setting of the user's own file: other rows, other numbers."""
+    cfg = config.compose(["dataset=csv"])
+    assert config.config_key(cfg, DATA) == config.config_key(with_rows(cfg, None), DATA)
+    assert config.config_key(cfg, DATA) != config.config_key(with_rows(cfg, 50), DATA)
+    assert config.config_key(with_rows(cfg, 60), DATA) != config.config_key(with_rows(cfg, 50), DATA)
+
+
+def with_rows(cfg: dict, rows: int | None) -> dict:
+    return cfg | {"dataset": cfg["dataset"] | {"train_rows": rows}}
 
 
 def test_data_and_task_enter():

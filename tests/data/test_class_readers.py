@@ -177,6 +177,14 @@ def test_flights(tmp_path):
         read("airline", [tmp_path / "2008.csv.bz2", tmp_path / "plane-data.csv"], {"rows": 3})
 
 
+def test_both_files_are_asked_for(paths):
+    with pytest.raises(UserError, match="put the file at .*2008.csv.bz2 and plane-data.csv beside it"):
+        load_data(catalogue()["airline"], paths)
+    with pytest.raises(UserError) as refused:
+        load_data(replace(catalogue()["airline"], task="binary", nearest="wdbc"), paths)
+    assert "arm8" not in str(refused.value) and "dataset=wdbc" in str(refused.value)
+
+
 def test_libsvm_in_a_zip(tmp_path):
     path = tmp_path / "b.zip"
     with zipfile.ZipFile(path, "w") as archive:

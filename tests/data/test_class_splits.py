@@ -49,6 +49,8 @@ def test_labels_of_a_catalogued_set_are_coded_when_loaded():
     assert codes[:, 0].tolist() == [1, 0, 1, 0] and names == ["-1", "1"]
     _, names = code_labels(Entry("named", task="binary", classes=("no", "yes")), data)
     assert names == ["no", "yes"]
+    with pytest.raises(UserError, match="dataset.classes names 3 classes, the source has 2 \\(-1, 1\\)"):
+        code_labels(Entry("named", task="binary", classes=("no", "yes", "maybe")), data)
 
 
 def test_a_text_class_in_the_first_line_is_no_header(tmp_path, config):
@@ -182,7 +184,7 @@ def test_number_of_splits():
     assert compose(["dataset=mnist", "split=3", "protocol.fixed_test=false"])["split"] == 3
 
 
-@pytest.mark.parametrize("name", ["iris", "magic"])
+@pytest.mark.parametrize("name", ["iris", "wine"])
 def test_row_numbers_are_inputs_under_bayesian_benchmarks_only(name, mirror, config):
     cfg = config(name, mirror=mirror)
     cfg["protocol"] = compose(["protocol=bayesian_benchmarks"])["protocol"]
@@ -190,6 +192,7 @@ def test_row_numbers_are_inputs_under_bayesian_benchmarks_only(name, mirror, con
     assert theirs.dim == ours.dim + 1 and np.array_equal(theirs.X[:, 1:], ours.X)
     assert np.array_equal(theirs.X[:, 0], 1 + np.arange(len(theirs.X)))
     assert theirs.data_hash != ours.data_hash
+    assert any("row number" in trap for trap in theirs.traps) and not ours.traps
     scaled = (theirs.X - theirs.X.mean(0)) / (1e-6 + theirs.X.std(0))
     rows = shuffle_rows(len(scaled), 0)[0]
     assert np.array_equal(theirs.X_train, scaled[rows]) and np.array_equal(theirs.Y_train, theirs.Y[rows])

@@ -113,7 +113,7 @@ def test_validation_is_carved_from_train(config):
 
 @pytest.mark.parametrize("split", [-1, 20, 1.5, True])
 def test_index_out_of_range(config, split):
-    with pytest.raises(UserError, match="out of range: protocol clean has splits 0 to 19"):
+    with pytest.raises(UserError, match="out of range; protocol clean has splits 0 to 19"):
         load_split(config({"name": "arm8", "n": 100}, split=split))
 
 

@@ -19,7 +19,7 @@ def case(n, C, seed=0, coarse=False):
     if coarse:
         probs = np.round(probs * 4) + 0.5
         probs /= probs.sum(1, keepdims=True)
-    y = np.array([rng.choice(C, p=p) for p in probs])
+    y = np.minimum((rng.rand(n, 1) > np.cumsum(probs, 1)).sum(1), C - 1)
     return probs, y
 
 
@@ -82,7 +82,7 @@ def test_reliability_bins_by_hand():
 
 
 def test_calibration_error_of_a_calibrated_model_vanishes():
-    probs, y = case(200_000, 3)
+    probs, y = case(200_000, 3)  # the error of 15 bins is of the order of 0.002
     assert calibration_error(reliability(probs, y)) < 0.01
     sharper = probs**3 / (probs**3).sum(1, keepdims=True)
     assert calibration_error(reliability(sharper, y)) > 0.1

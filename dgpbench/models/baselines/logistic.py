@@ -1,7 +1,8 @@
 """Logistic regression (scikit-learn): the linear classifier that a GP must beat.
 
-Multinomial with an L2 penalty |W|^2 / (2 C) on all weights but the intercepts. C maximises the mean log
-probability over the folds of a cross-validation within the training rows, unless it is given.
+Multinomial (two classes: one vector of weights) with a penalty |W|^2 / (2 C) on all but the intercepts.
+C maximises the mean log probability over the folds of a cross-validation within the training rows, unless it
+is given.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dgpbench.models.baselines.options import option
 from dgpbench.models.baselines.threads import limited
 from dgpbench.schema import COUNT, Field
 
-GRID = 10.0 ** np.arange(-4, 5)
+GRID = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
 FOLDS = 5
 ITERATIONS = 1000
 
@@ -94,7 +95,7 @@ def choose_penalty(X: np.ndarray, y: np.ndarray, rows: int) -> tuple[float, floa
             seen, weights, bias = fit_weights(X[train], y[train], C, lambda text: None)
             log_probs = log_softmax(X[held] @ weights + bias)
             scores[i] += log_probs[np.arange(len(held)), np.searchsorted(seen, y[held])].sum()
-    return float(GRID[scores.argmax()]), float(scores.max() / len(order))
+    return GRID[int(scores.argmax())], float(scores.max() / len(order))
 
 
 def log_softmax(F: np.ndarray) -> np.ndarray:

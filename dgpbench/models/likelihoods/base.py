@@ -67,9 +67,9 @@ class Likelihood:
         """E log p(y | f) under N(f; mean, var), summed over outputs."""
         return tf.reduce_sum(hermite_mean(lambda F: self.log_prob(p, F, Y), mean, var), 0)
 
-    def log_density(self, p, mean, var, Y) -> tf.Tensor:
+    def log_density(self, p, mean, var, Y, nodes: int = DENSITY_NODES) -> tf.Tensor:
         """log of the integral of p(y | f) N(f; mean, var) df, summed over outputs: (B,) for (P, B)."""
-        return tf.reduce_sum(log_integral(lambda F, y: self.log_prob(p, F, y), mean, var, Y), 0)
+        return tf.reduce_sum(log_integral(lambda F, y: self.log_prob(p, F, y), mean, var, Y, nodes), 0)
 
     def draw(self, p: dict[str, np.ndarray], F: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw of y for each entry of F, of any shape."""
@@ -100,12 +100,12 @@ def hermite_mean(function: Callable, mean: tf.Tensor, var: tf.Tensor, nodes: int
     return tf.reduce_sum(weight * function(F), 0)
 
 
-def log_integral(log_function: Callable, mean, var, Y) -> tf.Tensor:
+def log_integral(log_function: Callable, mean, var, Y, nodes: int) -> tf.Tensor:
     """log E exp(log_function(f, y)) under N(f; mean, var), entry by entry of (P, B).
 
     By nodes t put where the integrand has its mass (inference/quadrature.py), with f = mean + 3 sd t.
     """
-    shape, K = mean.shape, DENSITY_NODES
+    shape, K = mean.shape, nodes
     m, s, y = (tf.reshape(a, (1, -1)) for a in (mean, STRETCH * deviation(var), Y))  # 1, C
     grid = tf.constant(quadrature.coarse_grid(K)[:, None], mean.dtype)  # K, 1
     F = tf.reshape(m + s * grid, (1, -1))  # 1, K C: linear in t, so that no interpolation error arises

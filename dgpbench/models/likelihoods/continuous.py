@@ -30,7 +30,7 @@ class Gaussian(Likelihood):
         each = -0.5 * (LOG_2PI + tf.math.log(v) + (tf.square(Y - mean) + var) / v)
         return tf.reduce_sum(each, 0)
 
-    def log_density(self, p, mean, var, Y) -> tf.Tensor:
+    def log_density(self, p, mean, var, Y, nodes=None) -> tf.Tensor:
         v = var + p["variance"]
         return -0.5 * tf.reduce_sum(LOG_2PI + tf.math.log(v) + tf.square(Y - mean) / v, 0)
 

@@ -116,7 +116,7 @@ class Ordinal(Likelihood):
     def log_prob(self, p, F, Y) -> tf.Tensor:
         return self._bin(p, F, Y, p["sigma"])
 
-    def log_density(self, p, mean, var, Y) -> tf.Tensor:
+    def log_density(self, p, mean, var, Y, nodes=None) -> tf.Tensor:
         sd = tf.sqrt(tf.square(p["sigma"]) + tf.maximum(var, 0.0))
         return tf.reduce_sum(self._bin(p, mean, Y, sd), 0)
 
