@@ -102,5 +102,6 @@ def test_schedules_are_those_of_the_thesis():
         if "linesearch" in name:
             continue
         small = "fixed" in name or "joint" in name
-        expected = (1e-6, 0.02, 2000) if "mnist" in name else (1e-4, 0.1, 5 if small else 40)
+        expected = (1e-4, 0.01 if "dgp2" in name else 0.1, 5 if small else 40)
+        expected = (1e-6, 0.02, 2000) if "mnist" in name else expected
         assert (ngd["gamma_initial"], ngd["gamma"], ngd["ramp_steps"]) == expected, name
