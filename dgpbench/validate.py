@@ -159,9 +159,43 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 def _relations(cfg: dict) -> None:
     check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
     _latents(cfg["model"], cfg["inference"])
+    _line_search(cfg["model"], cfg["inference"])
+    _for_gps(cfg)
     _likelihood_fits(cfg["likelihood"]["name"], cfg["model"], cfg["inference"])
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
+
+
+def _for_gps(cfg: dict) -> None:
+    """What our own models other than GPs would ignore."""
+    target = cfg["model"]["_target_"]
+    if target == GP_TARGET or not target.startswith("dgpbench."):
+        return
+    given = {
+        "inference.hyperparameters=fixed": cfg["inference"]["hyperparameters"] == "fixed",
+        "engine.trace_test=true": cfg["engine"]["trace_test"],
+    }
+    for setting in (name for name, is_set in given.items() if is_set):
+        raise UserError(f"{setting} is for GP models; model={cfg['model']['name']} is none, leave it out")
+
+
+def _line_search(model: dict, inference: dict) -> None:
+    """A line search moves one q(u) and nothing else."""
+    natgrad = inference["natgrad"]
+    if natgrad["step"] != "linesearch":
+        if natgrad["direction"] != "natural":
+            raise UserError(
+                f"inference.natgrad.direction={natgrad['direction']} is a direction of a line search; add "
+                "inference.natgrad.step=linesearch, or choose inference=gd or dsvi"
+            )
+        return
+    needs = "inference.natgrad.step=linesearch needs"
+    if inference["optimiser"] != "ngd_adam":
+        raise UserError(f"{needs} inference.optimiser=ngd_adam; it is {inference['optimiser']}")
+    if inference["hyperparameters"] != "fixed":
+        raise UserError(f"{needs} inference.hyperparameters=fixed: the search is over q(u) alone")
+    if "layers" in model and model["layers"] != ["gp"]:
+        raise UserError(f"{needs} one GP layer, model.layers=[gp]; they are {show_value(model['layers'])}")
 
 
 def _likelihood_fits(name: str, model: dict, inference: dict) -> None:

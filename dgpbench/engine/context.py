@@ -48,10 +48,12 @@ class RunContext:
 
 @dataclass
 class TrainResult:
-    """What training did, for the record. `seconds` is time in steps, without compilation."""
+    """What training did, for the record. `seconds` is time in steps, without compilation; `cpu_seconds` the
+    processor time of the same, which does not depend on what else the machine does."""
 
     steps: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     compile_seconds: float = 0.0
     steps_per_second: float | None = None
     bound: float | None = None  # mean over the last block
@@ -59,4 +61,5 @@ class TrainResult:
     resumed_from: list[int] = field(default_factory=list)
     recoveries: list[dict] = field(default_factory=list)
     checks: dict = field(default_factory=dict)  # what the model verified of its own numerics after training
-    trace: list[list[float]] = field(default_factory=list)  # step, seconds, mean bound of the block
+    # step, seconds, mean bound of the block; then, if any, the last step's size and the test log-likelihood
+    trace: list[list[float | None]] = field(default_factory=list)

@@ -25,13 +25,14 @@ MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
 MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
 MAX_STREAM_BYTES = 64 << 20
 TRACE_POINTS = 200
+LOOK_AFTER = 1.1
 LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps, or a tenth of a short run
 
 
 class Trainer(Protocol):
     """What the loop asks of compiled steps: engine/trainer.py for GPs, a baseline's own for networks.
 
-    Reports have bound_mean, bound_last and refused.
+    Reports have bound_mean, bound_last and refused, and step_size where a step is searched for.
     """
 
     row_width: int  # numbers in one row of X and Y
@@ -48,10 +49,17 @@ class Trainer(Protocol):
     def run_streamed(self, start: int, X: np.ndarray, Y: np.ndarray) -> dict: ...
 
 
-def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | None = None) -> TrainResult:
+def train(
+    trainer: Trainer,
+    batches: Batches,
+    run: RunContext,
+    take: Callable | None = None,
+    look: Callable[[], float] | None = None,
+) -> TrainResult:
     """Advance `trainer` to the end of its budget, from its checkpoint if there is one.
 
-    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident.
+    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident. `look()` gives a
+    number for the trace whenever there are LOOK_AFTER times as many steps, and at the end; its time is free.
     """
     result = _resume(trainer, run)
     feed = _Feed(trainer, batches, take)
@@ -60,22 +68,27 @@ def train(trainer: Trainer, batches: Batches, run: RunContext, take: Callable | 
     run.reporter.start(run.steps, run.seconds)
     saved = time.perf_counter()
     size, rate_steps, rate_seconds = 1, 0, 0.0
-    first = True
+    first, next_look = True, 0.0
     try:
         with stop:
             while not _finished(result, run):
                 size = _fit_in(size, result.steps, run.steps)
-                began = time.perf_counter()
+                began, cpu = time.perf_counter(), time.process_time()
                 report = _guarded(trainer, feed, result, size, run)
                 elapsed = time.perf_counter() - began
                 if first:
                     result.compile_seconds += elapsed
                 else:
                     result.seconds += elapsed
+                    result.cpu_seconds += time.process_time() - cpu
                     rate_steps, rate_seconds = rate_steps + size, rate_seconds + elapsed
                 result.steps += size
                 result.bound, result.refused = report["bound_mean"], result.refused + report["refused"]
-                result.trace.append([result.steps, round(result.seconds, 3), report["bound_mean"]])
+                seen = None
+                if look and (result.steps >= next_look or _finished(result, run)):
+                    seen, next_look = look(), LOOK_AFTER * result.steps
+                more = report.get("step_size"), seen
+                result.trace.append(_entry(result.steps, round(result.seconds, 4), result.bound, *more))
                 first = False
                 if rate_seconds:
                     result.steps_per_second = rate_steps / rate_seconds
@@ -160,24 +173,35 @@ def _show(result: TrainResult, run: RunContext, writer) -> None:
             tf.summary.scalar("steps_per_second", rate or 0.0)
 
 
+def _entry(*numbers: float | None) -> list[float | None]:
+    """A line of the trace, without what is missing at its end."""
+    line = list(numbers)
+    while line[-1] is None:
+        line.pop()
+    return line
+
+
 def _thin(trace: list[list[float]]) -> list[list[float]]:
-    """At most TRACE_POINTS entries, evenly chosen, the last one kept."""
+    """At most TRACE_POINTS entries, half of them evenly chosen, half by their logarithm, since most happens
+    at the start; and all that have been looked at. First and last are kept."""
     if len(trace) <= TRACE_POINTS:
         return trace
-    keep = np.unique(np.linspace(0, len(trace) - 1, TRACE_POINTS).round().astype(int))
-    return [trace[i] for i in keep]
+    half, last = TRACE_POINTS // 2, len(trace) - 1
+    even, early = np.linspace(0, last, half), np.geomspace(1, last + 1, half) - 1
+    seen = [i for i, line in enumerate(trace) if len(line) == 5]
+    return [trace[i] for i in np.unique(np.concatenate([even, early, seen]).round().astype(int))]
 
 
 # ---- resuming ------------------------------------------------------------------------------------------
 
-_FIELDS = ("steps", "seconds", "compile_seconds", "refused")
+_FIELDS = ("steps", "seconds", "cpu_seconds", "compile_seconds", "refused")
 
 
 def _pack(trainer: Trainer, result: TrainResult) -> dict[str, np.ndarray]:
     numbers = {f"result/{name}": np.asarray(getattr(result, name)) for name in _FIELDS}
     recoveries = [[r["step"], r["jitter"]] for r in result.recoveries]
     extra = {
-        "result/trace": np.asarray(_thin(result.trace), float).reshape(-1, 3),
+        "result/trace": np.array([line + [np.nan] * (5 - len(line)) for line in _thin(result.trace)], float),
         "result/resumed_from": np.asarray(result.resumed_from, int),
         "result/recoveries": np.asarray(recoveries, float).reshape(-1, 2),
         "result/reasons": np.asarray([r["reason"] for r in result.recoveries], dtype=np.str_),
@@ -198,14 +222,13 @@ def _resume(trainer: Trainer, run: RunContext) -> TrainResult:
     if state is None:
         return TrainResult()
     trainer.restore(state)
-    numbers = {name: state[f"result/{name}"].item() for name in _FIELDS}
+    numbers = {name: state[f"result/{name}"].item() for name in _FIELDS if f"result/{name}" in state}
     reasons = zip(state["result/recoveries"].tolist(), state["result/reasons"].tolist(), strict=True)
     recoveries = [{"step": int(s), "reason": str(why), "jitter": j} for (s, j), why in reasons]
     resumed = [*state["result/resumed_from"].tolist(), numbers["steps"]]
+    trace = [_entry(*(None if np.isnan(x) else x for x in line)) for line in state["result/trace"].tolist()]
     run.note(f"resuming from the checkpoint at step {numbers['steps']}")
-    return TrainResult(
-        **numbers, trace=state["result/trace"].tolist(), resumed_from=resumed, recoveries=recoveries
-    )
+    return TrainResult(**numbers, trace=trace, resumed_from=resumed, recoveries=recoveries)
 
 
 # ---- feeding -------------------------------------------------------------------------------------------

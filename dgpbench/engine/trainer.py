@@ -36,6 +36,7 @@ class StepSpec:
     optimiser: str = "adam"
     parameterisation: str = "natural"
     alternate: bool = False
+    direction: str | None = None  # of a line search (search.py); None: steps follow their schedule
     precision: str = "float64"
     chunk_rows: int = 2000
     threads: int = 1
@@ -45,7 +46,7 @@ class StepSpec:
     @property
     def natural_layers(self) -> tuple[int, ...]:
         gps = self.model.gps
-        return {"adam": (), "ngd_adam": gps[-1:], "ngd_all": gps}[self.optimiser]
+        return {"adam": (), "gd": (), "ngd_adam": gps[-1:], "ngd_all": gps}[self.optimiser]
 
     @property
     def param_dtype(self) -> tf.DType:
@@ -225,13 +226,14 @@ class Trainer:
             a += size
         return out
 
-    def _gradients(self, X, Y, step, draw: int, trainable, rows):
+    def _gradients(self, X, Y, step, draw: int, trainable, rows, q: dict | None = None):
+        """See bound_and_gradients; `q` takes the place of parameters as they stand."""
         spec = self.spec
         if spec.full_batch:
             rows = tf.range(spec.batch)
         return bound_and_gradients(
             spec.model,
-            {name: v.read_value() for name, v in self.raw.items()},
+            {name: v.read_value() for name, v in self.raw.items()} | (q or {}),
             self._chunks(X, Y, step, draw),
             self.num_data / (spec.batch * spec.bound.samples),
             self._term,
@@ -247,13 +249,16 @@ class Trainer:
     def _step(self, X, Y, step, rows):
         """Natural gradient and Adam, from one gradient or (alternate) from a fresh one each."""
         spec = self.spec
-        alternate = spec.alternate and spec.natural_layers
+        alternate = spec.alternate and spec.natural_layers and self.trainable
         bound, ordinary, natural = self._gradients(X, Y, step, 0, [] if alternate else self.trainable, rows)
         refused = self._natural_updates(natural, step)
         if alternate:
             bound, ordinary, _ = self._gradients(X, Y, step, 1, self.trainable, rows)
         rate = optimise.learning_rate(self.rates, step)
         for name, gradient in ordinary.items():
+            if spec.optimiser == "gd":
+                self.raw[name].assign_add(tf.cast(rate, gradient.dtype) * gradient)
+                continue
             m, v = self.slots[f"m/{name}"], self.slots[f"v/{name}"]
             optimise.adam_ascent(self.raw[name], m, v, gradient, rate, step)
         return tf.cast(bound, tf.float64), refused
@@ -290,7 +295,9 @@ def get_trainer(spec: StepSpec) -> Trainer:
     if spec in _trainers:
         _trainers.move_to_end(spec)
     else:
-        _trainers[spec] = Trainer(spec)
+        from dgpbench.engine.search import SearchTrainer  # built on this module
+
+        _trainers[spec] = SearchTrainer(spec) if spec.direction else Trainer(spec)
         while len(_trainers) > KEPT_TRAINERS:
             _trainers.popitem(last=False)
     return _trainers[spec]

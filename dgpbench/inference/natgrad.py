@@ -105,6 +105,11 @@ def _natural_of(m, L):
     return _mv(precision, m), 0.5 * precision  # theta_1, -theta_2
 
 
+def _upright(L):
+    """L with a positive diagonal: the Cholesky factor of L L^T, without rounding what is ill-conditioned."""
+    return L * tf.sign(tf.linalg.diag_part(L))[..., None, :]
+
+
 def xi(parameterisation: str, m, L) -> tuple[tf.Tensor, tf.Tensor]:
     """The parameters (xi_1, xi_2) of N(m, L L^T)."""
     if parameterisation.startswith("natural"):
@@ -112,6 +117,8 @@ def xi(parameterisation: str, m, L) -> tuple[tf.Tensor, tf.Tensor]:
         if parameterisation == "natural":
             return first, -A
     else:
+        if parameterisation == "meanvar_sqrt":
+            return m, _upright(L)
         first, A = m, tf.matmul(L, L, transpose_b=True)
         if parameterisation == "meanvar":
             return first, A
@@ -128,6 +135,8 @@ def xi_direction(parameterisation: str, m, L, d1, d2) -> tuple[tf.Tensor, tf.Ten
             return first, d2
     else:
         first, dA = _d_meanvar(m, L, d1, d2)
+        if parameterisation == "meanvar_sqrt":
+            return first, _d_cholesky(_upright(L), dA)
         A = tf.matmul(L, L, transpose_b=True)
         if parameterisation == "meanvar":
             return first, dA
@@ -136,8 +145,21 @@ def xi_direction(parameterisation: str, m, L, d1, d2) -> tuple[tf.Tensor, tf.Ten
     return first, _d_log(A, dA)[1]
 
 
-def _positive_definite(parameterisation: str, xi2) -> tf.Tensor:
-    """Whether xi_2 is a valid second parameter."""
+def gradient(parameterisation: str, m, L, g_m, g_S) -> tuple[tf.Tensor, tf.Tensor]:
+    """dL/d xi, the ordinary gradient of the bound with its KL; g_m, g_S as in `direction`."""
+    x1, x2 = xi(parameterisation, m, L)
+    with tf.GradientTape() as tape:
+        tape.watch((x1, x2))
+        moved = mean_and_sqrt(parameterisation, x1, x2)
+    L = moved[1]
+    d_L = 2.0 * tf.matmul(g_S, L) - L + tf.linalg.diag(1.0 / tf.linalg.diag_part(L))
+    downstream = g_m - m, tf.linalg.band_part(d_L, -1, 0)
+    d1, d2 = tape.gradient(moved, (x1, x2), downstream, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return d1, tf.linalg.band_part(d2, -1, 0) if parameterisation.endswith("sqrt") else _sym(d2)
+
+
+def inside_cone(parameterisation: str, xi2) -> tf.Tensor:
+    """Whether xi_2 is a valid second parameter: a step size for which it is not is out of the question."""
     if parameterisation.endswith("log"):
         return tf.reduce_all(tf.math.is_finite(xi2))
     if parameterisation.endswith("sqrt"):
@@ -147,7 +169,8 @@ def _positive_definite(parameterisation: str, xi2) -> tf.Tensor:
     return tf.reduce_all(w[..., 0] > 1e-13 * w[..., -1])
 
 
-def _to_mean_and_sqrt(parameterisation: str, xi1, xi2):
+def mean_and_sqrt(parameterisation: str, xi1, xi2) -> tuple[tf.Tensor, tf.Tensor]:
+    """(m, L) of the Gaussian with these parameters."""
     if parameterisation.endswith("sqrt"):
         A = tf.matmul(xi2, xi2, transpose_b=True)
     elif parameterisation.endswith("log"):
@@ -170,9 +193,9 @@ def step(parameterisation: str, m, L, g_m, g_S, gamma) -> tuple[tf.Tensor, tf.Te
     v1, v2 = xi_direction(parameterisation, m, L, d1, d2)
 
     def outside(gamma, halvings):
-        return (halvings < MAX_HALVINGS) & ~_positive_definite(parameterisation, x2 + gamma * v2)
+        return (halvings < MAX_HALVINGS) & ~inside_cone(parameterisation, x2 + gamma * v2)
 
     gamma, halvings = tf.while_loop(outside, lambda g, n: (0.5 * g, n + 1), (gamma, tf.constant(0)))
     gamma = tf.where(halvings < MAX_HALVINGS, gamma, tf.zeros_like(gamma))
-    m_new, L_new = _to_mean_and_sqrt(parameterisation, x1 + gamma * v1, x2 + gamma * v2)
+    m_new, L_new = mean_and_sqrt(parameterisation, x1 + gamma * v1, x2 + gamma * v2)
     return m_new, L_new, halvings

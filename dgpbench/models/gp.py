@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.trainer import StepSpec, get_trainer
 from dgpbench.errors import UserError
+from dgpbench.evaluate.loglik import mean_loglik
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
@@ -84,9 +86,13 @@ class GPModel:
                 "amortised"
             )
         full = batches.full and resident
-        trainer = get_trainer(
-            step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device)
-        )
+        spec = step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device)
+        if spec.direction and not full:
+            raise UserError(
+                "inference.natgrad.step=linesearch needs all training rows in each step and in memory; set "
+                f"inference.batch={split.n_train}"
+            )
+        trainer = get_trainer(spec)
         trainer.reset(
             raw,
             rates_from_config(inference),
@@ -95,11 +101,27 @@ class GPModel:
             jitter=cfg["model"]["jitter"] or JITTER[cfg["precision"]],
             data=(self._inputs(split.X_train), split.Y_train) if resident else None,
         )
-        result = train(trainer, batches, run, take=None if resident else self._streamed(split))
-        self.load_parameters(trainer.values() | {"jitter": np.asarray(trainer.jitter.numpy(), np.float64)})
+        look = partial(self._test_loglik, trainer, split, run.seed)
+        result = train(
+            trainer,
+            batches,
+            run,
+            take=None if resident else self._streamed(split),
+            look=look if cfg["engine"].get("trace_test") else None,
+        )
+        self._take_over(trainer)
         if bound_of(cfg, self.model).kind == "optimal":
             result.checks["quadrature"] = self._check_quadrature(split, run)
         return result
+
+    def _take_over(self, trainer) -> None:
+        self.load_parameters(trainer.values() | {"jitter": np.asarray(trainer.jitter.numpy(), np.float64)})
+
+    def _test_loglik(self, trainer, split, seed: int) -> float:
+        """The test log-likelihood as training stands, for its trace."""
+        self._take_over(trainer)
+        samples = self.cfg["protocol"]["test_samples"]
+        return mean_loglik(self.predict, split, samples, seed, self.log_density)
 
     def _inputs(self, X: np.ndarray) -> np.ndarray:
         return X if self.cfg["model"].get("use_inputs", True) else X[:, :0]
@@ -226,6 +248,11 @@ def bound_of(cfg: dict, model: DeepGP) -> Bound:
     return Bound("iwvi", samples, inference["importance_samples"], joint, inference["dreg"])
 
 
+def search_direction(natgrad: dict) -> str | None:
+    """What a line search follows; None where steps have a schedule."""
+    return natgrad["direction"] if natgrad.get("step") == "linesearch" else None
+
+
 def step_spec(
     cfg: dict, model: DeepGP, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
 ):
@@ -243,6 +270,7 @@ def step_spec(
         optimiser=inference["optimiser"],
         parameterisation=inference["natgrad"]["parameterisation"],
         alternate=inference["natgrad"]["alternate"],
+        direction=search_direction(inference["natgrad"]),
         precision=cfg["precision"],
         chunk_rows=engine["chunk_rows"],
         threads=threads,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from dgpbench.models.latent import LatentLayer
 from dgpbench.models.layers import GPLayer
 from dgpbench.models.likelihoods import Gaussian, Likelihood
 from dgpbench.models.projection import ProjectionLayer
+
+VARIATIONAL = re.compile(r"/(q_mu|q_sqrt|encoder/.*|local/.*|projection/.*)$")  # what q is made of
 
 
 @dataclass
@@ -80,7 +83,11 @@ def build(
     values = start.values
     values |= {f"likelihood/{n}": v for n, v in likelihood.initial().items()}
     start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
-    return structure(cfg, values), values, start.fixed & values.keys(), start.notes
+    fixed = start.fixed & values.keys()
+    inference = later_defaults("inference") | cfg.get("inference", {})
+    if inference["hyperparameters"] == "fixed":
+        fixed |= {name for name in values if not VARIATIONAL.search(name)}
+    return structure(cfg, values), values, fixed, start.notes
 
 
 def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:

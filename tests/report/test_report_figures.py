@@ -98,8 +98,9 @@ def test_marginal_densities_are_those_of_scipys_kernel_estimate():
 
 def test_traces_by_method_and_panel():
     trace = [[1, 0.1, -10.0], [5, 0.5, -2.0]]
+    training = {"trace": trace, "steps": 10, "cpu_seconds": 4.0}
     found = [
-        unit("dsvi2017_sgp", d, s, {"test_loglik": 0.0}, training={"trace": trace})
+        unit("dsvi2017_sgp", d, s, {"test_loglik": 0.0}, training=training)
         for d in ("energy", "boston")
         for s in (0, 1)
     ]
@@ -109,20 +110,23 @@ def test_traces_by_method_and_panel():
             "energy",
             0,
             {"test_loglik": 0.0},
-            training={"trace": [[*line, 0.5] for line in trace]},
+            training={"trace": [[*line, size, -1.5] for line, size in zip(trace, (0.5, None), strict=True)]},
         )
     ]
-    frame = traces.trace_frame(found)
+    frame = traces.trace_frame(found, strip="dsvi2017_")
     assert set(frame.panel) == {"energy", "boston"} and set(frame.method) == {"sgp", "sgp_shared"}
-    assert len(frame) == 10 and frame.step_size.notna().sum() == 2
-    spec = figures.FigureSpec("3.2", "traces", "t", x="step", step_size=True)
+    assert len(frame) == 10 and frame.step_size.dropna().tolist() == [0.5]
+    assert frame.test_loglik.dropna().tolist() == [-1.5, -1.5]
+    assert frame[frame.method == "sgp"].cpu_seconds.tolist() == [0.4, 2.0] * 4  # steps 1 and 5 of 10 in 4 s
+    spec = figures.FigureSpec("3.2", "traces", "t", x="step", lower="step_size", strip="dsvi2017_")
     picture = traces.picture(spec, found)
-    assert picture.image()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert picture.image()[:8] == b"\x89PNG\r\n\x1a\n" and len(picture.notes) == 1
     assert picture.data.bound.min() == -10.0
+    assert "no step size" in traces.picture(spec, found[:4]).notes[1]
     with pytest.raises(Nothing, match="no training trace"):
         traces.picture(spec, units("dsvi2017_sgp", "energy", [1.0]))
-    by_likelihood = traces.trace_frame(found, "experiment")
-    assert set(by_likelihood.method) == {"sgp", "shared"}
+    by_likelihood = traces.trace_frame(found, "experiment", "dsvi2017_")
+    assert set(by_likelihood.panel) == {"sgp"} and set(by_likelihood.method) == {"", "shared"}
 
 
 def test_groups_join_what_differs_by_less_than_the_critical_difference():

@@ -31,8 +31,9 @@ class FigureSpec:
     table: str | None = None
     select: tuple[str, ...] = ()
     x: str = "seconds"
-    step_size: bool = False
+    lower: str | None = None  # a second row of panels: step_size | test_loglik
     panel: str = "dataset"
+    strip: str = ""  # what the names of a figure's experiments share in front of that of the method
     records: bool = True  # false: drawn from the model alone
 
 

@@ -1,12 +1,12 @@
 """Training curves (thesis figures 3.2 to 3.8) from the traces in records: the bound by time or step.
 
-A line of a trace is [step, seconds, bound], and [step, seconds, bound, step size] where one was recorded.
+A line of a trace is [step, seconds, bound], and [step, seconds, bound, step size, test log-likelihood] where
+these were recorded; either may be null.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,19 +16,29 @@ from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.store.scan import Unit
 
 COLUMNS = 3
+MORE = ("step_size", "test_loglik")  # what an entry may have besides
+LABELS = {
+    "step": "step",
+    "seconds": "training seconds",
+    "cpu_seconds": "processor seconds",
+    "bound": "bound (nat)",
+    "step_size": "step size",
+    "test_loglik": "test log-likelihood",
+}
 LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below
 
 
 def picture(spec, units: Sequence[Unit]) -> Picture:
-    data = trace_frame(units, spec.panel)
+    data = trace_frame(units, spec.panel, spec.strip)
     if data.empty:
         raise Nothing("these records hold no training trace")
     names = sorted(data.panel.unique())
     methods = sorted(data.method.unique())
-    two = spec.step_size and data.step_size.notna().any()
+    shown = ["bound"]
+    if spec.lower and data[spec.lower].notna().any():
+        shown.append(spec.lower)
     columns = min(COLUMNS, len(names))
-    blocks = math.ceil(len(names) / columns)
-    rows = blocks * (2 if two else 1)
+    rows = math.ceil(len(names) / columns) * len(shown)
 
     def paint(figure, theme):
         axes = panels(figure, rows, columns)
@@ -37,10 +47,11 @@ def picture(spec, units: Sequence[Unit]) -> Picture:
         for i, name in enumerate(names):
             row, column = divmod(i, columns)
             part = data[data.panel == name]
-            _panel(axes[row * (2 if two else 1), column], part, methods, spec.x, "bound", theme)
-            axes[row * (2 if two else 1), column].set_title(name, loc="left")
-            if two:
-                _panel(axes[2 * row + 1, column], part, methods, spec.x, "step_size", theme)
+            for below, y in enumerate(shown):
+                place = axes[row * len(shown) + below, column]
+                _panel(place, part, methods, spec.x, y, theme)
+                if not below:
+                    place.set_title(name, loc="left")
         found = {
             label: handle
             for place in axes.flat
@@ -49,50 +60,53 @@ def picture(spec, units: Sequence[Unit]) -> Picture:
         figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(4, len(found)))
 
     notes = ("one line per split; the bound is a mean over the steps between two entries",)
-    if spec.step_size and not two:
-        notes += ("these records hold no step sizes: the lower row is left out",)
+    if spec.lower and len(shown) == 1:
+        notes += (f"these records hold no {LABELS[spec.lower]}: the lower row is left out",)
     return Picture(spec.name, spec.title, data, paint, (3.4 * columns + 0.4, 2.4 * rows + 0.9), notes)
 
 
-def trace_frame(units: Sequence[Unit], panel: str = "dataset") -> pd.DataFrame:
-    """One line per trace entry, with the panel and the method it belongs to."""
-    names = [
-        unit.record["experiment"] or f"{unit.record['model']}-{unit.record['inference']}" for unit in units
-    ]
-    shared = os.path.commonprefix(sorted(set(names))).rpartition("_")[0] if len(set(names)) > 1 else ""
+def trace_frame(units: Sequence[Unit], panel: str = "dataset", strip: str = "") -> pd.DataFrame:
+    """One line per trace entry, with the panel and the method it belongs to.
+
+    The method is what stands behind `strip` in the experiment's name; where panels are experiments, the first
+    word of it is the panel. cpu_seconds are the step times the run's mean of processor time for one step.
+    """
     lines = []
-    for unit, name in zip(units, names, strict=True):
-        record = unit.record
-        label = name[len(shared) :].lstrip("_") or name
-        group, method = record["dataset"], label
+    for unit in units:
+        record, training = unit.record, unit.record["training"]
+        name = record["experiment"] or f"{record['model']}-{record['inference']}"
+        group, method = record["dataset"], name.removeprefix(strip)
         if panel == "experiment":  # likelihood_method: one panel per likelihood
-            group, _, method = label.rpartition("_")
-        for entry in record["training"].get("trace", ()):
-            step, seconds, bound, *rest = entry
-            size = rest[0] if rest else math.nan
-            lines.append((group or record["dataset"], method, record["split"], step, seconds, bound, size))
-    columns = ["panel", "method", "split", "step", "seconds", "bound", "step_size"]
-    return pd.DataFrame(lines, columns=columns)
+            group, _, method = method.partition("_")
+        else:
+            method = method.removeprefix("student_")  # the likelihood goes with the dataset
+        each = training.get("cpu_seconds", math.nan) / max(training.get("steps", 0), 1)
+        for entry in training.get("trace", ()):
+            step, seconds, bound, size, test = (*entry, *[None] * (5 - len(entry)))
+            lines.append((group, method, record["split"], step, seconds, each * step, bound, size, test))
+    names = ["panel", "method", "split", "step", "seconds", "cpu_seconds", "bound", *MORE]
+    frame = pd.DataFrame(lines, columns=names)
+    return frame.astype({name: float for name in names[4:]})
 
 
 def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: dict) -> None:
-    if y == "step_size" and not (part[y] > 0).any():
+    if not part[y].notna().any() or (y == "step_size" and not (part[y] > 0).any()):
         return
     axes.set_visible(True)
     for (method, _), line in part.groupby(["method", "split"], sort=True):
-        line = line[line[y].notna()]
+        line = line[(line[y] > 0) if y == "step_size" else line[y].notna()]
         colour = theme["colours"][methods.index(method) % len(theme["colours"])]
         known = axes.get_legend_handles_labels()[1]
         label = None if method in known else method
         axes.plot(line[x], line[y], color=colour, lw=1, alpha=0.85, label=label)
-    axes.set_xlabel("step" if x == "step" else "training seconds")
+    axes.set_xlabel(LABELS[x])
+    axes.set_ylabel(LABELS[y])
     if (part[x] > 0).any():
         axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter("")  # labels of less than a decade would run into each other
     if y == "step_size":
         axes.set_yscale("log")
-        axes.set_ylabel("step size")
         return
-    axes.set_ylabel("bound (nat)")
     values = part[y].to_numpy(float)
     values = values[np.isfinite(values)]
     if len(values):

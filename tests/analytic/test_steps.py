@@ -1,0 +1,69 @@
+"""Single training steps against gradients of the defining bound: gradient ascent, joint and alternating."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from gp_tools import columns, raw_tensors
+from test_natgrad import _gradients, _problem, _q, _with
+
+from dgpbench.engine.trainer import StepSpec, get_trainer
+from dgpbench.inference import natgrad
+from dgpbench.inference.bounds import lower_bound
+from dgpbench.inference.optimise import RATES
+from dgpbench.models.parameters import unconstrain
+
+RATE, GAMMA = 1e-4, 0.3
+
+
+def _after_one_step(optimiser, alternate=False):
+    X, Y, model, values, _ = _problem()
+    raw = unconstrain(values)
+    spec = StepSpec(
+        model=model,
+        shapes=tuple((name, v.shape) for name, v in raw.items()),
+        fixed=frozenset(),
+        batch=len(X),
+        full_batch=True,
+        optimiser=optimiser,
+        alternate=alternate,
+        xla=False,
+    )
+    trainer = get_trainer(spec)
+    rates = dict.fromkeys(RATES, 1.0) | {"learning_rate": RATE, "gamma": GAMMA, "gamma_ramp": 0.0}
+    trainer.reset(raw, rates, seed=0, num_data=len(X), jitter=1e-6, data=(X, Y))
+    trainer.run(0, np.zeros((1, 0), np.int32))
+    return trainer, (X, Y, model, values)
+
+
+def _gradient(X, Y, model, values):
+    """Of the bound as it is defined, by plain differentiation."""
+    raw = raw_tensors(values)
+    with tf.GradientTape() as tape:
+        tape.watch(raw)
+        bound = lower_bound(model, raw, *columns(X, Y), tf.zeros((0, len(X)), tf.float64), num_data=len(X))
+    return {name: g.numpy() for name, g in tape.gradient(bound, raw).items()}
+
+
+def test_gradient_ascent_is_rate_times_gradient():
+    trainer, (X, Y, model, values) = _after_one_step("gd")
+    gradient, start = _gradient(X, Y, model, values), unconstrain(values)
+    for name, variable in trainer.raw.items():
+        moved = variable.numpy() - start[name]
+        np.testing.assert_allclose(moved, RATE * gradient[name], rtol=1e-6, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("alternate", [False, True])
+def test_adam_takes_its_gradient_before_or_after_the_natural_step(alternate):
+    """Jointly, both updates come from one gradient; in turn, Adam's is taken at the new q(u)."""
+    trainer, (X, Y, model, values) = _after_one_step("ngd_adam", alternate)
+    m, L = natgrad.natural_step(
+        *_q(values), *_gradients(X, Y, model, values), tf.constant(GAMMA, tf.float64)
+    )
+    np.testing.assert_allclose(trainer.raw["layer0/q_mu"].numpy(), m, atol=1e-8)
+    moved = _with(values, m, L)
+    expected = _gradient(X, Y, model, moved if alternate else values)
+    other = _gradient(X, Y, model, values if alternate else moved)
+    for name in ("likelihood/variance", "layer0/kernel/rbf/variance", "layer0/Z"):
+        moment = trainer.slots[f"m/{name}"].numpy() / -0.1  # 1 - beta_1 times the descent direction
+        np.testing.assert_allclose(moment, expected[name], rtol=1e-5, atol=1e-7, err_msg=name)
+        assert not np.allclose(moment, other[name], rtol=1e-2)
