@@ -58,16 +58,20 @@ class StepSpec:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Of each layer: whatever costs less in float64, the safe one in less (layers.py)."""
+        """Of each layer: whatever costs least in float64, the cheaper of the safe ones in less (layers.py)."""
         model = self.model
         spread = self.bound.columns if model.latent else self.bound.samples
         before = self.batch * self.bound.samples  # columns in front of the first latent layer
+        joint = model.latent and self.bound.kind == "iwvi" and self.bound.joint and self.bound.importance > 1
 
         def form(i: int) -> str:
-            if self.precision != "float64" or i not in model.gps:
+            if i not in model.gps:
                 return "white"
             behind = model.latent and i > model.latent[0]
-            return cheaper_form(model.layers[i], self.batch * spread if behind else before)
+            columns = self.batch * spread if behind else before
+            chosen = cheaper_form(model.layers[i], columns, self.precision == "float64")
+            inner = i < len(model.layers) - 1
+            return "white" if chosen == "half" and behind and inner and joint else chosen  # joint.py has none
 
         return tuple(form(i) for i in range(len(model.layers)))
 

@@ -36,10 +36,10 @@ def joint_quadratic_form(A: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor, K: int) -
         flat = tf.reshape(rows, (-1, M))  # C K, M
         CA = tf.reshape(tf.matmul(flat, tf.reshape(C, (P * M, M)), transpose_b=True), (-1, K * P, M))
         value = tf.matmul(CA, rows, transpose_b=True)  # C, K P, K
+        entries = tf.transpose(tf.reshape(value, (-1, K, P, K)), (1, 3, 2, 0))  # K, K, P, C
 
         def gradient(g_mean, g):
-            g = tf.reshape(g, (-1, K, P, K))
-            g = tf.reshape(g + tf.transpose(g, (0, 3, 2, 1)), (-1, K * P, K))
+            g = _both_triangles(g, K)  # C, K P, K
             blend = tf.reshape(tf.matmul(g, rows), (-1, P * M))  # C K, P M: sum_j g_kj a_j
             dC = 0.5 * tf.matmul(blend, flat, transpose_a=True)
             through = tf.matmul(g, CA, transpose_a=True)  # C, K, M
@@ -47,11 +47,17 @@ def joint_quadratic_form(A: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor, K: int) -
             dA += tf.reshape(tf.transpose(through, (2, 1, 0)), A.shape)
             return dA, tf.matmul(g_mean, A, transpose_b=True), tf.reshape(dC, (P, M, M))
 
-        return (tf.matmul(alpha, A), value), gradient
+        return (tf.matmul(alpha, A), tf.stack([entries[k, j] for k, j in pairs(K)])), gradient
 
-    mean, value = form(A, alpha, C)
-    entries = tf.transpose(tf.reshape(value, (-1, K, C.shape[0], K)), (1, 3, 2, 0))  # K, K, P, C
-    return mean, tf.stack([entries[k, j] for k, j in pairs(K)])
+    return form(A, alpha, C)
+
+
+def _both_triangles(g: tf.Tensor, K: int) -> tf.Tensor:
+    """G + G^T (C, K P, K) of the lower triangle G that g (T, P, C) holds."""
+    entry = dict(zip(pairs(K), tf.unstack(g), strict=True))
+    full = [2.0 * entry[k, k] if k == j else entry[max(k, j), min(k, j)] for k in range(K) for j in range(K)]
+    full = tf.reshape(tf.stack(full), (K, K, *g.shape[1:]))  # K, K, P, C
+    return tf.reshape(tf.transpose(full, (3, 0, 2, 1)), (g.shape[2], -1, K))
 
 
 def _total(terms):
@@ -99,7 +105,7 @@ def sample(mean: tf.Tensor, covariance: tf.Tensor, eps: tf.Tensor, K: int, jitte
 
 def _cholesky(covariance: tf.Tensor, K: int, jitter) -> dict[tuple[int, int], tf.Tensor]:
     """Entries of the lower factor, each (P, C). A pivot below the jitter counts as the jitter."""
-    entry = {pair: covariance[t] for t, pair in enumerate(pairs(K))}
+    entry = dict(zip(pairs(K), tf.unstack(covariance), strict=True))
     L: dict[tuple[int, int], tf.Tensor] = {}
     for k in range(K):
         for j in range(k):

@@ -164,6 +164,28 @@ def _half_negative_distance(Z: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
 
 
 @tf.custom_gradient
+def _rbf_cross(Z: tf.Tensor, H: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+    """exp(log_variance - |z - h|^2 / 2) (M, B) in one pass over the product; its gradient in another.
+
+    The gradient in log_variance is the sum of the row sums that the gradient in Z has anyway.
+    """
+    z2 = tf.reduce_sum(tf.square(Z), 1, keepdims=True)  # M, 1
+    h2 = tf.reduce_sum(tf.square(H), 0, keepdims=True)  # 1, B
+    Z1, H1 = tf.concat([Z, tf.ones_like(z2)], 1), tf.concat([H, tf.ones_like(h2)], 0)
+    left = tf.concat([Z1, log_variance - 0.5 * z2], 1)
+    K = tf.exp(tf.matmul(left, tf.concat([H, -0.5 * h2, tf.ones_like(h2)], 0)))
+
+    def gradient(dK):
+        G = dK * K
+        dZ = tf.matmul(G, H1, transpose_b=True)  # M, D + 1: G H^T and the row sums of G
+        dH = tf.matmul(Z1, G, transpose_a=True)  # D + 1, B
+        rows = dZ[:, -1:]
+        return dZ[:, :-1] - Z * rows, dH[:-1] - H * dH[-1:], tf.reduce_sum(rows)
+
+    return K, gradient
+
+
+@tf.custom_gradient
 def _half_negative_distance_among(Z: tf.Tensor) -> tf.Tensor:
     """-|z - z'|^2 / 2 (M, M) among the rows of Z."""
     z2 = tf.reduce_sum(tf.square(Z), 1, keepdims=True)
@@ -183,6 +205,8 @@ def _cross(part: str, q: dict[str, tf.Tensor], H: tf.Tensor) -> tf.Tensor:
     if part in ARCCOSINE:
         z2, h2 = tf.reduce_sum(Z * Z, 1, keepdims=True), tf.reduce_sum(H * H, 0, keepdims=True)
         return _arccosine(int(part[-1]), q, tf.matmul(Z, H), z2, h2)
+    if part == "rbf":
+        return _rbf_cross(Z, H, tf.math.log(q["variance"]))
     return _stationary(part, q["variance"], _half_negative_distance(Z, H))
 
 

@@ -2,12 +2,14 @@
 
 With A = L^-1 k(Z, h), K_zz = L L^T (thesis eq. 2.14-2.16, whitened):
     mean = m^T A,   var = k(h, h) + A^T (S - I) A.
-No (P, B, B) array is ever formed. Two equal forms of the batch part:
+No (P, B, B) array is ever formed. Three equal forms of the batch part:
     white: A = L^-1 K is formed, var from A^T (S - I) A. Safe in float32. The gradient in L^-1 is not taken
            through the batch: it follows from those in m and S (`whitening`).
+    half:  A likewise, var from K^T [L^-T (S - I)] A: the product is also the gradient in K, which saves one.
+           As safe as white, and used where P M is small against the columns.
     quad:  var from K^T [L^-T (S - I) L^-1] K without A: fewer products per column, for float64 only
            (in float32 the entries of the bracket cancel and gradients are wrong).
-Both have a hand-written gradient that reuses the forward products.
+All have a hand-written gradient that reuses the forward products.
 """
 
 from __future__ import annotations
@@ -51,19 +53,6 @@ class GPLayer:
         return self.output_dim
 
 
-@tf.custom_gradient
-def inverse_cholesky(K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """L^-1 with K = L L^T, and K^-1. The gradient needs a few products and no triangular solve."""
-    Linv = _inverse_cholesky(K)
-    Kinv = tf.matmul(Linv, Linv, transpose_a=True)
-
-    def gradient(G, G_inv):  # dL = -L^-T G L^-T, so L^T dL = -G L^-T; d(K^-1) = -K^-1 dK K^-1
-        through = _through_cholesky(-tf.matmul(G, Linv, transpose_b=True), Linv)
-        return through - tf.matmul(Kinv, tf.matmul(G_inv, Kinv))
-
-    return (Linv, Kinv), gradient
-
-
 def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
     return tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(K.shape[0], dtype=K.dtype))
 
@@ -78,7 +67,7 @@ def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through.
+    """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through: what the `white` form reads.
 
     Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no
     pass over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all the Cholesky asks for.
@@ -94,9 +83,40 @@ def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, 
 
 
 @tf.custom_gradient
+def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """L^-1 of K = L L^T, alpha L^-1 (P, M) and L^-T C L^-1 (P, M, M), C symmetric: what `quad` reads.
+
+    Gradients are brought back to whitened coordinates, where the Cholesky asks for what it does above. The
+    gradient in L^-1 itself is not taken: nothing of the batch part reads it.
+    """
+    Linv = _inverse_cholesky(K)
+
+    def gradient(_, d_alpha, d_C):
+        white_alpha, white_C = unfolded(d_alpha, d_C, Linv)
+        per_output = tf.reduce_sum(tf.matmul(C, white_C), 0)  # M, M
+        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * per_output
+        return _through_cholesky(-T, Linv), white_alpha, white_C
+
+    folded = tf.matmul(Linv, tf.matmul(C, Linv), transpose_a=True)
+    return (Linv, tf.matmul(alpha, Linv), folded), gradient
+
+
+def unfolded(d_alpha: tf.Tensor, d_C: tf.Tensor, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The gradients in alpha and C from those in what `folding` made of them."""
+    return tf.matmul(d_alpha, Linv, transpose_b=True), tf.matmul(Linv, tf.matmul(d_C, Linv, transpose_b=True))
+
+
+@tf.custom_gradient
 def whitened(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
     """A = L^-1 K (M, B); the gradient in L^-1 is the business of `whitening`."""
     return tf.matmul(Linv, K), lambda G: (None, tf.matmul(Linv, G, transpose_a=True))
+
+
+def sum_over_inducing(A: tf.Tensor) -> tf.Tensor:
+    """The sum of A (P, M, B) over M in blocks of 32 rows, which XLA fuses with whatever makes A; a longer sum
+    it takes apart and writes A to memory first."""
+    blocks = [tf.reduce_sum(A[:, i : i + 32], 1) for i in range(0, A.shape[1], 32)]
+    return sum(blocks[1:], blocks[0])
 
 
 @tf.custom_gradient
@@ -104,7 +124,7 @@ def quadratic_form(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Ten
     """alpha K (P, B) and k_b^T C_p k_b (P, B) for symmetric C (P, M, M), K (M, B), alpha (P, M)."""
     P, M, _ = C.shape
     CK = tf.reshape(tf.matmul(tf.reshape(C, (P * M, M)), K), (P, M, K.shape[1]))  # P, M, B
-    quad = tf.reduce_sum(CK * K, 1)  # P, B
+    quad = sum_over_inducing(CK * K)  # P, B
 
     def gradient(g_mean, g_quad):
         g = g_quad[:, None, :]  # P, 1, B
@@ -116,15 +136,38 @@ def quadratic_form(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Ten
 
 
 @tf.custom_gradient
+def half_form(K: tf.Tensor, Linv, alpha: tf.Tensor, C: tf.Tensor, D) -> tuple[tf.Tensor, tf.Tensor]:
+    """`quadratic_form` of A = L^-1 K, from D = L^-T C (P, M, M). C is there for its gradient; that in L^-1 is
+    the business of `whitening`."""
+    P, M, _ = C.shape
+    A = tf.matmul(Linv, K)  # M, B
+    DA = tf.reshape(tf.matmul(tf.reshape(D, (P * M, M)), A), (P, M, K.shape[1]))  # P, M, B
+
+    def gradient(g_mean, g_quad):
+        g = g_quad[:, None, :]  # P, 1, B
+        dK = tf.matmul(tf.matmul(alpha, Linv), g_mean, transpose_a=True) + 2.0 * tf.reduce_sum(DA * g, 0)
+        dC = tf.matmul(tf.reshape(A * g, (P * M, K.shape[1])), A, transpose_b=True)
+        return dK, None, tf.matmul(g_mean, A, transpose_b=True), tf.reshape(dC, (P, M, M)), None
+
+    return (tf.matmul(alpha, A), sum_over_inducing(DA * K)), gradient
+
+
+@tf.custom_gradient
 def outer_square(A: tf.Tensor) -> tf.Tensor:
     """A A^T (P, M, M). Gradients are symmetric here, so that one product does where autodiff takes two."""
     return tf.matmul(A, A, transpose_b=True), lambda G: 2.0 * tf.matmul(G, A)
 
 
-def cheaper_form(layer: GPLayer, columns: int) -> str:
-    """Which form needs fewer products in float64: `white` pays 2 more of M x M by M x columns, for A and its
-    gradient; `quad` pays 3 more of M x M by M x M for each output."""
-    return "quad" if 2 * columns > 3 * layer.output_dim * layer.num_inducing else "white"
+def cheaper_form(layer: GPLayer, columns: int, exact: bool) -> str:
+    """Which form needs fewer products in float64 (`exact`), or among the safe ones.
+
+    Beside P each for the variance and its gradient, `white` pays 2 of M x M by M x columns, for A and its
+    gradient, `half` pays 1 and P of M x M by M x M, `quad` pays none and 3 P of M x M by M x M.
+    """
+    inducing = layer.output_dim * layer.num_inducing
+    if exact and 2 * columns > 3 * inducing:
+        return "quad"
+    return "half" if columns > 2 * inducing else "white"  # M x M products are slower than wide ones
 
 
 def prepare(
@@ -132,18 +175,20 @@ def prepare(
 ) -> tuple[dict, tf.Tensor]:
     """The M x M part: what `conditional` reads, which does not depend on the batch, and L^-1.
 
-    S is formed in the precision of the batch part, which is the precision it is used in.
+    In the `white` form S is made in the precision of the batch part, which is the precision it is used in.
     """
     kernel = layer.kernel.prepare(scope(p, "kernel"), p["Z"])
     Kzz = layer.kernel.gram(kernel) + jitter * tf.eye(layer.num_inducing, dtype=p["Z"].dtype)
-    if form == "quad":  # C = L^-T (S - I) L^-1 with S = L_q L_q^T
-        Linv, Kinv = inverse_cholesky(Kzz)
-        C = outer_square(tf.matmul(Linv, p["q_sqrt"], transpose_a=True)) - Kinv
-        batch = {"kernel": kernel, "C": C, "alpha": tf.matmul(p["q_mu"], Linv)}  # alpha P, M
+    dtype = Kzz.dtype if form == "quad" else batch_dtype
+    C = outer_square(tf.cast(p["q_sqrt"], dtype)) - tf.eye(layer.num_inducing, dtype=dtype)  # S - I
+    batch = {"kernel": kernel}
+    if form == "quad":
+        Linv, batch["alpha"], batch["C"] = folding(Kzz, p["q_mu"], C)
     else:
-        C = outer_square(tf.cast(p["q_sqrt"], batch_dtype)) - tf.eye(layer.num_inducing, dtype=batch_dtype)
-        Linv, alpha, C = whitening(Kzz, p["q_mu"], C)
-        batch = {"kernel": kernel, "Linv": Linv, "C": C, "alpha": alpha}
+        Linv, batch["alpha"], batch["C"] = whitening(Kzz, p["q_mu"], C)
+        batch["Linv"] = Linv
+    if form == "half":
+        batch["D"] = tf.stop_gradient(tf.matmul(tf.cast(Linv, dtype), C, transpose_a=True))
     if layer.mean == "linear":
         batch["W"] = p["W"]
     if layer.mixed:
@@ -154,17 +199,19 @@ def prepare(
 def gradient_in_mean_and_covariance(d_batch: dict, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """dD/dm (P, M) and dD/dS (P, M, M) from the gradient in what `prepare` made, in either form."""
     g_m, g_S = d_batch["alpha"], d_batch["C"]
-    if "Linv" not in d_batch:  # alpha = m^T L^-1, C = L^-T (S - I) L^-1
-        g_m = tf.matmul(g_m, Linv, transpose_b=True)
-        g_S = tf.matmul(Linv, tf.matmul(g_S, Linv, transpose_b=True))
+    if "Linv" not in d_batch:
+        g_m, g_S = unfolded(g_m, g_S, Linv)
     g_S = tf.cast(g_S, g_m.dtype)
     return g_m, 0.5 * (g_S + tf.linalg.matrix_transpose(g_S))
 
 
 def conditional(layer: GPLayer, batch: dict, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Mean and variance (P, B) of the GPs at each column of H (D, B); mean function included unless mixed."""
-    K = _weights(layer, batch, H)
-    mean, quad = quadratic_form(K, batch["alpha"], batch["C"])
+    if "D" in batch:
+        K = layer.kernel.cross(batch["kernel"], H)
+        mean, quad = half_form(K, batch["Linv"], batch["alpha"], batch["C"], batch["D"])
+    else:
+        mean, quad = quadratic_form(_weights(layer, batch, H), batch["alpha"], batch["C"])
     var = layer.kernel.diagonal(batch["kernel"], H) + quad
     return mean if layer.mixed else add_mean(layer, batch, mean, H), var
 

@@ -11,7 +11,7 @@ from gp_tools import columns, dgp, gpflow_svgp, raw_tensors, sgp
 from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, lower_bound
 from dgpbench.models.deep_gp import DeepGP, prepare, propagate
 from dgpbench.models.kernels import Kernel
-from dgpbench.models.layers import GPLayer, inverse_cholesky, kl_divergence
+from dgpbench.models.layers import GPLayer, folding, kl_divergence
 
 
 def _data(rng, N=50, D=3, P=2):
@@ -184,21 +184,24 @@ def test_kl_equals_gpflow():
     assert float(ours) == pytest.approx(float(gpflow.kullback_leiblers.gauss_kl(q_mu, q_sqrt)), rel=1e-12)
 
 
-def test_gradient_of_inverse_cholesky_equals_autodiff():
+def test_gradient_of_folding_equals_autodiff():
     rng = np.random.RandomState(8)
-    A = rng.randn(6, 6)
-    K, G = tf.constant(A @ A.T + np.eye(6)), tf.constant(np.tril(rng.randn(6, 6)))
-    G_inv = rng.randn(6, 6)
-    G_inv = tf.constant(G_inv + G_inv.T)
+    A, C = rng.randn(6, 6), rng.randn(2, 6, 6)
+    K, alpha, C = tf.constant(A @ A.T + np.eye(6)), tf.constant(rng.randn(2, 6)), C + C.transpose(0, 2, 1)
+    G, C = rng.randn(2, 6, 6), tf.constant(C)
+    gradients = [tf.constant(rng.randn(2, 6)), tf.constant(G + G.transpose(0, 2, 1))]
+    sources = [K, alpha, C]
     with tf.GradientTape(persistent=True) as tape:
-        tape.watch(K)
-        ours = inverse_cholesky(K)
+        tape.watch(sources)
+        ours = folding(K, alpha, C)[1:]
         Linv = tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(6, dtype=tf.float64))
-        plain = (Linv, tf.matmul(Linv, Linv, transpose_a=True))
+        plain = (alpha @ Linv, tf.einsum("mi,pmn,nj->pij", Linv, C, Linv))
     for x, y in zip(ours, plain, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-12)
-    expected = tape.gradient(plain, K, output_gradients=[G, G_inv])
-    np.testing.assert_allclose(tape.gradient(ours, K, output_gradients=[G, G_inv]), expected, atol=1e-10)
+    mine = tape.gradient(ours, sources, output_gradients=gradients)
+    theirs = tape.gradient(plain, sources, output_gradients=gradients)
+    for x, y in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-10)
 
 
 def test_gradient_of_the_kl_equals_autodiff():
@@ -212,9 +215,10 @@ def test_gradient_of_the_kl_equals_autodiff():
         np.testing.assert_allclose(tf.linalg.band_part(x, -1, 0) if x.shape.rank == 3 else x, y, atol=1e-12)
 
 
-def test_gradient_of_whitening_equals_autodiff_through_the_batch():
+@pytest.mark.parametrize("form", ["white", "half"])
+def test_gradient_of_whitening_equals_autodiff_through_the_batch(form):
     """alpha A and A^T C A with A = L^-1 k: the gradient in K without a pass over the columns of k."""
-    from dgpbench.models.layers import quadratic_form, whitened, whitening
+    from dgpbench.models.layers import half_form, quadratic_form, whitened, whitening
 
     rng = np.random.RandomState(9)
     B, C = rng.randn(6, 6), rng.randn(2, 6, 6)
@@ -224,7 +228,10 @@ def test_gradient_of_whitening_equals_autodiff_through_the_batch():
     with tf.GradientTape(persistent=True) as tape:
         tape.watch([K, k, alpha, C])
         Linv, a, c = whitening(K, alpha, C)
-        ours = quadratic_form(whitened(Linv, k), a, c)
+        if form == "white":
+            ours = quadratic_form(whitened(Linv, k), a, c)
+        else:
+            ours = half_form(k, Linv, a, c, tf.matmul(Linv, c, transpose_a=True))
         A = tf.linalg.triangular_solve(tf.linalg.cholesky(K), k)
         plain = (alpha @ A, tf.einsum("mb,pmn,nb->pb", A, C, A))
     for x, y in zip(ours, plain, strict=True):
