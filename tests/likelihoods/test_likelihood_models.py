@@ -115,7 +115,7 @@ def test_scaling_of_targets():
     assert scale_targets(y, train, "train", settings("poisson")) == (0.0, 1.0)
     assert scale_targets(y, train, "train", settings("beta")) == (0.0, 1.0)
     assert scale_targets(y, train, "train", settings("gamma")) == (0.0, 3.0)
-    assert scale_targets(y, train, "all", settings("gamma")) == (0.0, 6.0)
+    assert scale_targets(y, None, "all", settings("gamma")) == (0.0, 6.0)
     shift, scale = scale_targets(y, train, "train", settings("beta", rescale=True))
     np.testing.assert_allclose((y - shift) / scale, [[1e-6], [0.2 + 0.6e-6], [1 - 1e-6]], rtol=1e-9)
     shift, scale = scale_targets(y, train, "train", settings("ordinal"))
