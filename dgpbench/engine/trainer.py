@@ -19,6 +19,7 @@ from dgpbench.models.deep_gp import DeepGP
 from dgpbench.models.layers import cheaper_form
 from dgpbench.models.parameters import constrain
 
+CHUNK_BYTES = 4 << 20  # of k(Z, H) of a chunk, the largest array that grows with M only
 MIN_CHUNK = 128  # columns below which a batch is not split between threads
 KEPT_TRAINERS = 2  # compiled trainers kept for reuse in one process
 
@@ -58,7 +59,7 @@ class StepSpec:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Of each layer: whatever costs least in float64, the cheaper of the safe ones in less (layers.py)."""
+        """Of each layer: what costs least in float64, the cheaper of the safe ones in less (layers.py)."""
         model = self.model
         spread = self.bound.columns if model.latent else self.bound.samples
         before = self.batch * self.bound.samples  # columns in front of the first latent layer
@@ -222,8 +223,10 @@ class Trainer:
         else:
             noise = tf.zeros(shape, spec.batch_dtype)
         X, Y = tf.ensure_shape(X, (spec.batch, None)), tf.ensure_shape(Y, (spec.batch, None))
+        widest = max(spec.model.layers[i].num_inducing for i in spec.model.gps)
+        limit = min(spec.chunk_rows, CHUNK_BYTES // (widest * spec.batch_dtype.size))
         out, a = [], 0
-        for size in chunk_sizes(spec.batch, max(1, spec.chunk_rows // spec.bound.columns), spec.threads):
+        for size in chunk_sizes(spec.batch, max(1, limit // spec.bound.columns), spec.threads):
             part = tf.reshape(noise[:, :, a : a + size], (shape[0], spec.draws * size))
             block = slice(a, a + size)
             out.append((tf.transpose(X[block]), tf.transpose(Y[block]), part, tf.constant(a)))

@@ -2,8 +2,9 @@
 
 A product (m, k) x (k, n) counts 2mkn. Elementwise work, exponentials and random numbers count nothing, so the
 share of the matmul limit that a step reaches is what is left of the machine after them.
-The batch part has two forms (models/layers.py). Float64 of dgpbench is held to the fewer products of the two,
-layer by layer; all others, which would lose too many digits or have only one form, to `white`.
+The batch part has three forms (models/layers.py). A step is held to the one with the fewest products, layer
+by layer: float64 of dgpbench among all three, all others, which would lose too many digits with `quad` or do
+not have it, among `white` and `half`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ class Flops:
         return self.batch + self.square
 
 
-def count(case: Case, fewest: bool) -> Flops:
-    """Flops of one step; `fewest`: every layer in the form that needs less, else in the `white` form."""
+def count(case: Case, exact: bool) -> Flops:
+    """Flops of one step, every layer in the form that needs least; `exact`: `quad` is one of them."""
     layers = []
     for i, (D, P) in enumerate(zip(case.widths[:-1], case.gps, strict=True)):
-        forms = [_layer(case, D, P, first=i == 0, form=form) for form in ("white", "quad")]
-        layers.append(min(forms, key=lambda flops: flops.total) if fewest else forms[0])
+        forms = ("white", "half", "quad") if exact else ("white", "half")
+        counts = [_layer(case, D, P, first=i == 0, form=form) for form in forms]
+        layers.append(min(counts, key=lambda flops: flops.total))
     return Flops(sum(one.batch for one in layers), sum(one.square for one in layers))
 
 
@@ -44,17 +46,20 @@ def _layer(case: Case, D: int, P: int, first: bool, form: str) -> Flops:
     batch += 2 * P * M * B * 3  # mean, and its gradient for both factors
     batch += 2 * P * M * M * B * 2  # quadratic form, and its gradient for C
     square = distances * M * 3  # k(Z, Z)
-    square += M**3 // 3 + M**3 + 3 * 2 * M**3  # Cholesky, triangular inverse, gradient of both
-    square += 2 * 2 * P * M**3  # a square A A^T for each output, and its gradient
+    square += M**3 // 3 + M**3 + 2 * 2 * M**3  # Cholesky, triangular inverse, gradient of both
+    square += 3 * 2 * P * M**3  # for each output a square A A^T, its gradient, and C dC
     if form == "white":
-        batch += 3 * 2 * M * M * B  # A = L^-1 K
+        batch += 2 * 2 * M * M * B  # A = L^-1 K and its gradient
+    elif form == "half":
+        batch += 2 * M * M * B  # A = L^-1 K
+        square += 2 * P * M**3  # L^-T C
     else:
-        square += 3 * 2 * P * M**3 + 2 * 2 * M**3 + 3 * 2 * P * M * M  # L^-T L_q, L^-T L^-1, L^-T m
+        square += 4 * 2 * P * M**3 + 2 * 2 * P * M * M  # L^-T C L^-1 and m L^-1, and back
     return Flops(batch, square)
 
 
-def fewest(library: str, precision: str) -> bool:
-    """Whether a system is held to the fewer products of the two forms."""
+def exact(library: str, precision: str) -> bool:
+    """Whether a system is held to the products of `quad` where they are fewer."""
     return library == "dgpbench" and precision == "float64"
 
 

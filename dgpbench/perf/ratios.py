@@ -109,7 +109,7 @@ def rate_and_share(results: dict, cell: dict) -> tuple[float, float]:
     """Achieved GFLOP/s, and the matmul limit's time over the measured one."""
     system = SYSTEMS[cell["system"]]
     case = system.at(Case(**results["cases"][cell["case"]]))
-    work = flops.count(case, flops.fewest(system.library, system.precision))
+    work = flops.count(case, flops.exact(system.library, system.precision))
     seconds = median_ms(cell) / 1e3
     return work.total / seconds / 1e9, flops.limit_seconds(work, system.precision, peak(results)) / seconds
 
