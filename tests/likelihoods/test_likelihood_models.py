@@ -191,7 +191,9 @@ def test_class_probabilities_of_a_fitted_model(tmp_path, name, kind):
     np.testing.assert_array_equal(again.predict(test, 50, 1).probs, model.predict(test, 50, 1).probs)
 
 
-@pytest.mark.parametrize("name, kind", [("robustmax", "lv_gp_gp"), ("poisson", "lv_gp"), ("ordinal", "lv_gp")])
+@pytest.mark.parametrize(
+    "name, kind", [("robustmax", "lv_gp_gp"), ("poisson", "lv_gp"), ("ordinal", "lv_gp")]
+)
 def test_latent_variables_under_other_likelihoods(tmp_path, name, kind):
     """Importance-weighted training runs; the density is that of many samples of the latent variable."""
     model, _ = fitted(tmp_path, name, f"model={kind}", "inference=iwvi")
