@@ -70,7 +70,7 @@ LOG_PROB = {
 }
 
 
-def dense(mean, var, points=40001, width=24.0):
+def dense(mean, var, points=20001, width=24.0):
     """Points of f and weights that sum to one, by the trapezoidal rule over 24 standard deviations."""
     z = np.linspace(-width, width, points)
     weight = np.exp(-0.5 * z * z)

@@ -79,12 +79,11 @@ def test_sgp_bound_equals_gpflow_svgp(name):
     assert float(bound) == pytest.approx(float(_svgp(values, theirs(), P).elbo(data)), rel=1e-8)
 
 
-@pytest.mark.parametrize("name", ["bernoulli", "robustmax"])
-def test_deep_bound_is_unbiased(name):
+def test_deep_bernoulli_bound_is_unbiased():
     """One input, two layers: the mean over samples lies within 4 standard errors of quadrature."""
     rng = np.random.RandomState(1)
-    _, likelihood, P = REFERENCE[name]
-    X, Y = _data(name, rng)
+    _, likelihood, P = REFERENCE["bernoulli"]
+    X, Y = _data("bernoulli", rng)
     X, Y = tf.constant(X[:6, :1].T), tf.constant(Y[:6].T)
     model, values = _model(likelihood, P, 2, rng, dim=1)
     raw = _raw(values)
