@@ -238,7 +238,7 @@ class Trainer:
         spec = self.spec
         if spec.full_batch:
             rows = tf.range(spec.batch)
-        return bound_and_gradients(
+        out = bound_and_gradients(
             spec.model,
             {name: v.read_value() for name, v in self.raw.items()} | (q or {}),
             self._chunks(X, Y, step, draw),
@@ -251,6 +251,9 @@ class Trainer:
             batch_dtype=spec.batch_dtype,
             rows=rows,
         )
+        # No update before all gradients are there: it was seen to overtake reads of the old values.
+        with tf.control_dependencies(tf.nest.flatten(out)):
+            return tf.nest.map_structure(tf.identity, out)
 
     @tf.autograph.experimental.do_not_convert
     def _step(self, X, Y, step, rows):
