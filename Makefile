@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help venv install run test test-fast test-cluster test-kill test-throughput lint perf perf-envs repro clean
@@ -33,11 +34,11 @@ install: $(STAMP)  ## make .venv and install dgpbench into it
 run: $(STAMP)  ## train and evaluate; ARGS="model=dgp3 dataset=kin8nm" passes overrides on
 	@$(BIN)/dgpbench run $(ARGS)
 
-test: $(STAMP)  ## run all tests; ARGS are passed to pytest
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(STAMP)  ## run all tests in JOBS=2 processes; ARGS are passed to pytest
+	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 test-fast: $(STAMP)  ## run the tests but those marked slow
-	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
 # Ray comes into an environment of its own that also sees the packages of .venv.
 RAY_ENV := $(or $(DGPBENCH_RAY_ENV),.ray-env)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from dgpbench.config import compose
-from dgpbench.models import gp, init
+from dgpbench.models import init, prediction
 from dgpbench.models.base import create
 from dgpbench.models.deep_gp import propagate
 
@@ -31,10 +31,10 @@ def test_the_samples_are_those_of_every_column_by_itself(layers, mixed, monkeypa
     model = create(cfg)
     model.load_parameters(values | {"jitter": 1e-6})
     ours = model.predict(X, 7, 5)
-    gp._compiled_predict.cache_clear()
-    monkeypatch.setattr(gp, "propagate", each_sample)
+    prediction._compiled_predict.cache_clear()
+    monkeypatch.setattr(prediction, "propagate", each_sample)
     theirs = model.predict(X, 7, 5)
-    gp._compiled_predict.cache_clear()
+    prediction._compiled_predict.cache_clear()
     assert ours.mean.std(0).min() > 1e-3  # samples differ
     np.testing.assert_allclose(ours.mean, theirs.mean, rtol=0, atol=1e-10)
     np.testing.assert_allclose(ours.var, theirs.var, rtol=0, atol=1e-10)

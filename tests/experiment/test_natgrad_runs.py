@@ -35,7 +35,7 @@ def test_line_search_in_a_record(tmp_path):
 
 
 def test_fixed_hyperparameters_stay_as_they_start(tmp_path):
-    start, _ = run_unit(config(tmp_path / "a", "model=sgp", *TINY, "budget.steps=1"))
+    start, _ = run_unit(config(tmp_path / "a", "model=sgp", *TINY, "budget.steps=3"))
     for name, words in {"search": SEARCH, "adam": ("inference.hyperparameters=fixed",)}.items():
         unit, _ = run_unit(config(tmp_path / name, "model=sgp", *TINY, *words, "budget.steps=5"))
         values = read.parameters(unit)
