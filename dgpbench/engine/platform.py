@@ -13,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")  # TF32 has 10 bits: it would undo `precision=mixed`
 
-# Chunks of a batch run side by side, one thread each (trainer.chunk_sizes): threads inside XLA's products as
+# Chunks of a batch run side by side, one thread each (spec.chunk_sizes): threads inside XLA's products as
 # well would only wait for each other.
 _XLA = "--xla_cpu_multi_thread_eigen=false"
 if _XLA.split("=")[0] not in os.environ.get("XLA_FLAGS", ""):

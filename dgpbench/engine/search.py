@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from dgpbench.engine.platform import tf
-from dgpbench.engine.trainer import StepSpec, Trainer
+from dgpbench.engine.spec import StepSpec
+from dgpbench.engine.trainer import Trainer
 from dgpbench.inference import natgrad
 from dgpbench.inference.directions import DIRECTIONS
 from dgpbench.inference.linesearch import best_step

@@ -8,89 +8,16 @@ come from the caller, so a step's result does not depend on how steps are groupe
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import numpy as np
 
 from dgpbench.engine.platform import tf
+from dgpbench.engine.spec import StepSpec
 from dgpbench.inference import natgrad, optimise
-from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients
-from dgpbench.models.deep_gp import DeepGP
-from dgpbench.models.layers import cheaper_form
+from dgpbench.inference.bounds import batch_term, bound_and_gradients
 from dgpbench.models.parameters import constrain
 
-CHUNK_BYTES = 4 << 20  # of k(Z, H) of a chunk, the largest array that grows with M only
-MIN_CHUNK = 128  # columns below which a batch is not split between threads
 KEPT_TRAINERS = 2  # compiled trainers kept for reuse in one process
-
-
-@dataclass(frozen=True)
-class StepSpec:
-    """Everything that shapes the compiled step."""
-
-    model: DeepGP
-    shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of every parameter, trainable or not
-    fixed: frozenset[str]  # names that stay as they are
-    batch: int
-    full_batch: bool
-    bound: Bound = VI
-    optimiser: str = "adam"
-    parameterisation: str = "natural"
-    alternate: bool = False
-    direction: str | None = None  # of a line search (search.py); None: steps follow their schedule
-    precision: str = "float64"
-    chunk_rows: int = 2000
-    threads: int = 1
-    xla: bool = True
-    device: str = "/CPU:0"
-
-    @property
-    def natural_layers(self) -> tuple[int, ...]:
-        gps = self.model.gps
-        return {"adam": (), "gd": (), "ngd_adam": gps[-1:], "ngd_all": gps}[self.optimiser]
-
-    @property
-    def param_dtype(self) -> tf.DType:
-        return tf.float32 if self.precision == "float32" else tf.float64
-
-    @property
-    def batch_dtype(self) -> tf.DType:
-        return tf.float64 if self.precision == "float64" else tf.float32
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """Of each layer: what costs least in float64, the cheaper of the safe ones in less (layers.py)."""
-        model = self.model
-        spread = self.bound.columns if model.latent else self.bound.samples
-        before = self.batch * self.bound.samples  # columns in front of the first latent layer
-        joint = model.latent and self.bound.kind == "iwvi" and self.bound.joint and self.bound.importance > 1
-
-        def form(i: int) -> str:
-            if i not in model.gps:
-                return "white"
-            behind = model.latent and i > model.latent[0]
-            columns = self.batch * spread if behind else before
-            chosen = cheaper_form(model.layers[i], columns, self.precision == "float64")
-            inner = i < len(model.layers) - 1
-            return "white" if chosen == "half" and behind and inner and joint else chosen  # joint.py has none
-
-        return tuple(form(i) for i in range(len(model.layers)))
-
-    @property
-    def draws(self) -> int:
-        """Standard normals for each row of a minibatch and each of the model's noise dimensions."""
-        return self.bound.samples if self.bound.kind == "optimal" else self.bound.columns
-
-
-def chunk_sizes(batch: int, limit: int, threads: int) -> list[int]:
-    """Sizes of the column chunks of a batch: at most about `limit`, so that they fit the cache, and enough of
-    them to keep every thread busy, since chunks run side by side. Equal sizes where possible: each size is
-    compiled once."""
-    threads = threads if batch >= threads * MIN_CHUNK else 1
-    least = -(-batch // limit)
-    least += -least % threads
-    count = next((n for n in range(least, 2 * least + 1, threads) if batch % n == 0), least)
-    return [len(part) for part in np.array_split(np.arange(batch), count)]
 
 
 class Trainer:
@@ -112,7 +39,7 @@ class Trainer:
             d, p = spec.model.input_dim, spec.model.target_dim
             self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
-        term = batch_term(spec.model, spec.bound)
+        term = _from_rows(batch_term(spec.model, spec.bound))
         self._term = tf.function(term, jit_compile=True) if spec.xla else term
         # one graph for blocks of any number of steps
         start, rows = tf.TensorSpec((), tf.int32), tf.TensorSpec((None, None), tf.int32)
@@ -213,7 +140,7 @@ class Trainer:
     # ---- one step ------------------------------------------------------------------------------------
 
     def _chunks(self, X, Y, step, draw: int):
-        """Column chunks (X, Y, noise, start) of a batch in rows; noise is keyed by (seed, step, draw)."""
+        """Chunks (X, Y, noise, start) of a batch, X and Y in rows; noise is keyed by (seed, step, draw)."""
         spec = self.spec
         shape = (max(spec.model.noise_dim, 1), spec.draws, spec.batch)
         if spec.model.noise_dim:
@@ -223,13 +150,10 @@ class Trainer:
         else:
             noise = tf.zeros(shape, spec.batch_dtype)
         X, Y = tf.ensure_shape(X, (spec.batch, None)), tf.ensure_shape(Y, (spec.batch, None))
-        widest = max(spec.model.layers[i].num_inducing for i in spec.model.gps)
-        limit = min(spec.chunk_rows, CHUNK_BYTES // (widest * spec.batch_dtype.size))
         out, a = [], 0
-        for size in chunk_sizes(spec.batch, max(1, limit // spec.bound.columns), spec.threads):
+        for size in spec.chunks:
             part = tf.reshape(noise[:, :, a : a + size], (shape[0], spec.draws * size))
-            block = slice(a, a + size)
-            out.append((tf.transpose(X[block]), tf.transpose(Y[block]), part, tf.constant(a)))
+            out.append((X[a : a + size], Y[a : a + size], part, tf.constant(a)))
             a += size
         return out
 
@@ -238,7 +162,7 @@ class Trainer:
         spec = self.spec
         if spec.full_batch:
             rows = tf.range(spec.batch)
-        out = bound_and_gradients(
+        return bound_and_gradients(
             spec.model,
             {name: v.read_value() for name, v in self.raw.items()} | (q or {}),
             self._chunks(X, Y, step, draw),
@@ -251,9 +175,6 @@ class Trainer:
             batch_dtype=spec.batch_dtype,
             rows=rows,
         )
-        # No update before all gradients are there: it was seen to overtake reads of the old values.
-        with tf.control_dependencies(tf.nest.flatten(out)):
-            return tf.nest.map_structure(tf.identity, out)
 
     @tf.autograph.experimental.do_not_convert
     def _step(self, X, Y, step, rows):
@@ -261,9 +182,13 @@ class Trainer:
         spec = self.spec
         alternate = spec.alternate and spec.natural_layers and self.trainable
         bound, ordinary, natural = self._gradients(X, Y, step, 0, [] if alternate else self.trainable, rows)
-        refused = self._natural_updates(natural, step)
+        moved, refused = self._natural_steps(natural, step)
+        bound, ordinary, moved = _all_there((bound, ordinary, moved))
+        for name, value in moved.items():
+            self.raw[name].assign(value)
         if alternate:
             bound, ordinary, _ = self._gradients(X, Y, step, 1, self.trainable, rows)
+            bound, ordinary = _all_there((bound, ordinary))
         rate = optimise.learning_rate(self.rates, step)
         for name, gradient in ordinary.items():
             if spec.optimiser == "gd":
@@ -273,23 +198,33 @@ class Trainer:
             optimise.adam_ascent(self.raw[name], m, v, gradient, rate, step)
         return tf.cast(bound, tf.float64), refused
 
-    def _natural_updates(self, gradients, step):
-        spec, refused = self.spec, tf.constant(0)
+    def _natural_steps(self, gradients, step):
+        """Where a natural-gradient step takes the parameters of q(u), and how often a step was refused."""
+        spec, refused, moved = self.spec, tf.constant(0), {}
         size = tf.cast(optimise.gamma(self.rates, step), spec.param_dtype)
         for i, (g_m, g_S) in gradients.items():
-            m, L = (self.raw[name] for name in spec.model.parameter_names(i))
-            lower = tf.linalg.band_part(L.read_value(), -1, 0)
+            names = spec.model.parameter_names(i)
+            m, L = (self.raw[name].read_value() for name in names)
+            lower = tf.linalg.band_part(L, -1, 0)
             last = i == len(spec.model.layers) - 1
             if last and spec.parameterisation == "natural" and spec.model.likelihood.log_concave:
-                m_new, L_new = natgrad.natural_step(m.read_value(), lower, g_m, g_S, size)
+                new = natgrad.natural_step(m, lower, g_m, g_S, size)
             else:
-                m_new, L_new, halvings = natgrad.step(
-                    spec.parameterisation, m.read_value(), lower, g_m, g_S, size
-                )
+                *new, halvings = natgrad.step(spec.parameterisation, m, lower, g_m, g_S, size)
                 refused += halvings
-            m.assign(m_new)
-            L.assign(L_new)
-        return refused
+            moved |= dict(zip(names, new, strict=True))
+        return moved, refused
+
+
+def _from_rows(term):
+    """`term` for X and Y in rows: transposed where XLA compiles it, which costs nothing there."""
+    return lambda prepared, X, Y, *rest: term(prepared, tf.transpose(X), tf.transpose(Y), *rest)
+
+
+def _all_there(values):
+    """The same values, none before all: an update was seen to overtake reads of what it replaces."""
+    with tf.control_dependencies(tf.nest.flatten(values)):
+        return tf.nest.map_structure(tf.identity, values)
 
 
 def _report(out) -> dict[str, float]:

@@ -37,6 +37,7 @@ def direction(m, L, g_m, g_S) -> tuple[tf.Tensor, tf.Tensor]:
 
     L is the bound with its KL; g_m and g_S are the gradients of the data part only.
     """
+    g_S = _sym(g_S)
     Linv = _inverse_lower(L)
     precision = tf.matmul(Linv, Linv, transpose_a=True)
     d1 = g_m - 2.0 * _mv(g_S, m) - _mv(precision, m)
@@ -50,11 +51,11 @@ def natural_step(m, L, g_m, g_S, gamma) -> tuple[tf.Tensor, tf.Tensor]:
     S'^-1 = (1 - gamma) S^-1 + gamma (I - 2 dD/dS): positive definite for 0 <= gamma <= 1 whenever the
     likelihood is log-concave, since dD/dS is then negative semi-definite.
     """
-    d1, d2 = direction(m, L, g_m, g_S)
     Linv = _inverse_lower(L)
     precision = tf.matmul(Linv, Linv, transpose_a=True)
-    theta1 = _mv(precision, m) + gamma * d1
-    L_new = sqrt_of_inverse(_sym(precision - 2.0 * gamma * d2))
+    theta1 = (1.0 - gamma) * _mv(precision, m) + gamma * (g_m - 2.0 * _mv(g_S, m))
+    eye = tf.eye(L.shape[-1], dtype=L.dtype)
+    L_new = sqrt_of_inverse(_sym((1.0 - gamma) * precision + gamma * (eye - 2.0 * g_S)))
     return _mv(L_new, _mv(tf.linalg.matrix_transpose(L_new), theta1)), L_new
 
 

@@ -12,7 +12,8 @@ from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
-from dgpbench.engine.trainer import StepSpec, get_trainer
+from dgpbench.engine.spec import StepSpec
+from dgpbench.engine.trainer import get_trainer
 from dgpbench.errors import UserError
 from dgpbench.evaluate.loglik import mean_loglik
 from dgpbench.evaluate.predictive import Predictive

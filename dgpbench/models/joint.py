@@ -21,43 +21,56 @@ def pairs(K: int) -> list[tuple[int, int]]:
     return [(k, j) for k in range(K) for j in range(k + 1)]
 
 
-def joint_quadratic_form(A: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """alpha A (P, K * C) and a_k^T C_p a_j (T, P, C) for A (M, K * C), symmetric C (P, M, M).
+def points_first(H: tf.Tensor, K: int) -> tf.Tensor:
+    """H (D, K * C) with a row for each sample of each point, those of a point together: (C * K, D)."""
+    return tf.reshape(tf.transpose(tf.reshape(H, (H.shape[0], K, -1)), (2, 1, 0)), (-1, H.shape[0]))
 
-    The gradient needs no more large products than that of the diagonal (layers.quadratic_form).
+
+def samples_first(F: tf.Tensor, K: int) -> tf.Tensor:
+    """Back again: (D, K * C)."""
+    return tf.reshape(tf.transpose(tf.reshape(F, (-1, K, F.shape[1])), (2, 1, 0)), (F.shape[1], -1))
+
+
+def joint_quadratic_form(A, alpha, C, K: int, *half: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A alpha^T (C * K, P) and a_k^T C_p a_j (T, P, C) for A (C * K, M), points first, C (P, M, M) symmetric.
+
+    With `half`, which is L^-1 and D = L^-T C, in the form of that name: A is k(H, Z) then (layers.half_form).
+    The gradient needs no more large products than that of the diagonal.
     """
 
     @tf.custom_gradient
-    def form(A, alpha, C):
+    def form(right, alpha, C, *half):
         P, M, _ = C.shape
-        rows = tf.transpose(
-            tf.reshape(A, (M, K, -1)), (2, 1, 0)
-        )  # C, K, M: points first, no larger transpose
-        flat = tf.reshape(rows, (-1, M))  # C K, M
-        CA = tf.reshape(tf.matmul(flat, tf.reshape(C, (P * M, M)), transpose_b=True), (-1, K * P, M))
-        value = tf.matmul(CA, rows, transpose_b=True)  # C, K P, K
+        left, to_right, B = right, alpha, C
+        if half:
+            Linv, B = half
+            left, to_right = tf.matmul(right, Linv, transpose_b=True), tf.matmul(alpha, Linv)
+        rows = tf.reshape(right, (-1, K, M))  # C, K, M
+        BA = tf.reshape(tf.matmul(left, tf.reshape(B, (P * M, M)), transpose_b=True), (-1, K * P, M))
+        value = tf.matmul(BA, rows, transpose_b=True)  # C, K P, K
         entries = tf.transpose(tf.reshape(value, (-1, K, P, K)), (1, 3, 2, 0))  # K, K, P, C
 
         def gradient(g_mean, g):
-            g = _both_triangles(g, K)  # C, K P, K
-            blend = tf.reshape(tf.matmul(g, rows), (-1, P * M))  # C K, P M: sum_j g_kj a_j
-            dC = 0.5 * tf.matmul(blend, flat, transpose_a=True)
-            through = tf.matmul(g, CA, transpose_a=True)  # C, K, M
-            dA = tf.matmul(alpha, g_mean, transpose_a=True)
-            dA += tf.reshape(tf.transpose(through, (2, 1, 0)), A.shape)
-            return dA, tf.matmul(g_mean, A, transpose_b=True), tf.reshape(dC, (P, M, M))
+            g = _both_triangles(g, K)  # K, K, P, C
+            through = tf.matmul(tf.reshape(tf.transpose(g, (3, 0, 1, 2)), (-1, K, K * P)), BA)  # C, K, M
+            d_right = tf.reshape(through, right.shape) + tf.matmul(g_mean, to_right)
+            g = tf.reshape(tf.transpose(g, (3, 0, 2, 1)), (-1, K * P, K))
+            blend = tf.matmul(g, tf.reshape(left, (-1, K, M)))  # C, K P, M: sum_j g_kj a_j
+            dC = tf.matmul(left, tf.reshape(blend, (-1, P * M)), transpose_a=True)  # M, P M
+            dC = 0.5 * tf.transpose(tf.reshape(dC, (M, P, M)), (1, 0, 2))  # each is symmetric
+            return d_right, tf.matmul(g_mean, left, transpose_a=True), dC, *([None] * len(half))
 
-        return (tf.matmul(alpha, A), tf.stack([entries[k, j] for k, j in pairs(K)])), gradient
+        mean = tf.matmul(left, alpha, transpose_b=True)
+        return (mean, tf.stack([entries[k, j] for k, j in pairs(K)])), gradient
 
-    return form(A, alpha, C)
+    return form(A, alpha, C, *half)
 
 
 def _both_triangles(g: tf.Tensor, K: int) -> tf.Tensor:
-    """G + G^T (C, K P, K) of the lower triangle G that g (T, P, C) holds."""
+    """G + G^T (K, K, P, C) of the lower triangle G that g (T, P, C) holds."""
     entry = dict(zip(pairs(K), tf.unstack(g), strict=True))
     full = [2.0 * entry[k, k] if k == j else entry[max(k, j), min(k, j)] for k in range(K) for j in range(K)]
-    full = tf.reshape(tf.stack(full), (K, K, *g.shape[1:]))  # K, K, P, C
-    return tf.reshape(tf.transpose(full, (3, 0, 2, 1)), (g.shape[2], -1, K))
+    return tf.reshape(tf.stack(full), (K, K, *g.shape[1:]))
 
 
 def _total(terms):

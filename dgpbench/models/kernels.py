@@ -100,6 +100,16 @@ class Kernel:
             if part != "white"
         )
 
+    def cross_rows(self, prepared: dict[str, dict[str, tf.Tensor]], H: tf.Tensor) -> tf.Tensor:
+        """k(H, Z) (B, M) for points in rows, H (B, D): `cross` with the places of Z and H exchanged."""
+        total = 0.0
+        for part in self.parts:
+            if part != "white":
+                q = prepared[part]
+                Z = tf.transpose(q["Z"])
+                total += _cross(part, q | {"Z": H * tf.transpose(q["scale"])}, Z)
+        return total
+
     def diagonal(self, prepared: dict[str, dict[str, tf.Tensor]], H: tf.Tensor) -> tf.Tensor:
         """k(h, h) for each column of H, as (1, B) or, for stationary kernels, (1, 1)."""
         total = 0.0

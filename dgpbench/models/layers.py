@@ -59,10 +59,19 @@ def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
 
 def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
     """dK for a gradient dL in its Cholesky factor, from T = L^T dL: L^-T sym(phi(T)) L^-1 (Murray 2016)."""
-    T = tf.linalg.band_part(T, -1, 0)
-    T = 0.5 * (T + tf.transpose(T))  # phi halves the diagonal; symmetrising halves the rest
-    T = T - 0.5 * tf.linalg.diag(tf.linalg.diag_part(T))
+    T = tf.linalg.set_diag(tf.linalg.band_part(T, -1, 0), 0.5 * tf.linalg.diag_part(T))
+    T = 0.5 * (T + tf.transpose(T))
     return tf.matmul(Linv, tf.matmul(T, Linv), transpose_a=True)
+
+
+def _times(C: tf.Tensor, A: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """C_p A for each C_p of C (P, M, M), as one product."""
+    return tf.reshape(tf.matmul(tf.reshape(C, (-1, C.shape[2])), A, transpose_b=transpose_b), C.shape)
+
+
+def _sum_of_products(C: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
+    """sum_p C_p G_p (M, M) for symmetric C_p, as one product."""
+    return tf.matmul(*(tf.reshape(A, (-1, A.shape[2])) for A in (C, G)), transpose_a=True)
 
 
 @tf.custom_gradient
@@ -75,8 +84,7 @@ def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, 
     Linv = _inverse_cholesky(K)
 
     def gradient(_, d_alpha, d_C):
-        per_output = tf.reduce_sum(tf.matmul(C, d_C), 0)  # M, M
-        dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * tf.cast(per_output, K.dtype)
+        dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * tf.cast(_sum_of_products(C, d_C), K.dtype)
         return _through_cholesky(-dA_At, Linv), d_alpha, d_C
 
     return (Linv, alpha, C), gradient
@@ -93,23 +101,28 @@ def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf
 
     def gradient(_, d_alpha, d_C):
         white_alpha, white_C = unfolded(d_alpha, d_C, Linv)
-        per_output = tf.reduce_sum(tf.matmul(C, white_C), 0)  # M, M
-        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * per_output
+        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * _sum_of_products(C, white_C)
         return _through_cholesky(-T, Linv), white_alpha, white_C
 
-    folded = tf.matmul(Linv, tf.matmul(C, Linv), transpose_a=True)
+    folded = tf.matmul(Linv, _times(C, Linv), transpose_a=True)
     return (Linv, tf.matmul(alpha, Linv), folded), gradient
 
 
 def unfolded(d_alpha: tf.Tensor, d_C: tf.Tensor, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The gradients in alpha and C from those in what `folding` made of them."""
-    return tf.matmul(d_alpha, Linv, transpose_b=True), tf.matmul(Linv, tf.matmul(d_C, Linv, transpose_b=True))
+    return tf.matmul(d_alpha, Linv, transpose_b=True), tf.matmul(Linv, _times(d_C, Linv, transpose_b=True))
 
 
 @tf.custom_gradient
 def whitened(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
     """A = L^-1 K (M, B); the gradient in L^-1 is the business of `whitening`."""
     return tf.matmul(Linv, K), lambda G: (None, tf.matmul(Linv, G, transpose_a=True))
+
+
+@tf.custom_gradient
+def whitened_rows(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
+    """The same for k(H, Z) (B, M): (B, M)."""
+    return tf.matmul(K, Linv, transpose_b=True), lambda G: (None, tf.matmul(G, Linv))
 
 
 def sum_over_inducing(A: tf.Tensor) -> tf.Tensor:
@@ -197,12 +210,14 @@ def prepare(
 
 
 def gradient_in_mean_and_covariance(d_batch: dict, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """dD/dm (P, M) and dD/dS (P, M, M) from the gradient in what `prepare` made, in either form."""
+    """dD/dm (P, M) and dD/dS (P, M, M) from the gradient in what `prepare` made, in any form.
+
+    dD/dS is symmetric but for rounding.
+    """
     g_m, g_S = d_batch["alpha"], d_batch["C"]
     if "Linv" not in d_batch:
         g_m, g_S = unfolded(g_m, g_S, Linv)
-    g_S = tf.cast(g_S, g_m.dtype)
-    return g_m, 0.5 * (g_S + tf.linalg.matrix_transpose(g_S))
+    return g_m, tf.cast(g_S, g_m.dtype)
 
 
 def conditional(layer: GPLayer, batch: dict, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -246,9 +261,13 @@ def sample(layer: GPLayer, batch: dict, H: tf.Tensor, eps: tf.Tensor, K: int, ji
         F = mean + sd * eps
         return mix(layer, batch, F, H) if layer.mixed else F
     H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor (kernels.py)
-    mean, form = joint.joint_quadratic_form(_weights(layer, batch, for_kernel), batch["alpha"], batch["C"], K)
+    A = layer.kernel.cross_rows(batch["kernel"], joint.points_first(for_kernel, K))  # C K, M
+    if "Linv" in batch and "D" not in batch:
+        A = whitened_rows(batch["Linv"], A)
+    half = (batch["Linv"], batch["D"]) if "D" in batch else ()
+    mean, form = joint.joint_quadratic_form(A, batch["alpha"], batch["C"], K, *half)
     among = joint.prior_covariance(layer.kernel, batch["kernel"], for_kernel, K)  # T, C
-    F = joint.sample(mean, form + among[:, None, :], eps, K, jitter)
+    F = joint.sample(joint.samples_first(mean, K), form + among[:, None, :], eps, K, jitter)
     return mix(layer, batch, F, H) if layer.mixed else add_mean(layer, batch, F, H)
 
 
@@ -267,4 +286,4 @@ def kl_divergence(m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal)))
     squares = tf.reduce_sum(tf.square(m)) + tf.reduce_sum(tf.square(L))
     value = 0.5 * (squares - tf.cast(tf.size(m), m.dtype) - log_det)
-    return value, lambda g: (g * m, g * (L - tf.linalg.diag(1.0 / diagonal)))
+    return value, lambda g: (g * m, g * tf.linalg.set_diag(L, diagonal - 1.0 / diagonal))

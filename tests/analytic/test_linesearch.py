@@ -6,7 +6,8 @@ import tensorflow as tf
 from gp_tools import sgp
 from test_natgrad import ALL, _bound, _gradients, _problem, _q, _with
 
-from dgpbench.engine.trainer import StepSpec, get_trainer
+from dgpbench.engine.spec import StepSpec
+from dgpbench.engine.trainer import get_trainer
 from dgpbench.inference import natgrad
 from dgpbench.inference.bounds import VI
 from dgpbench.inference.directions import DIRECTIONS, LBFGS, Adam

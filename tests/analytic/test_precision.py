@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dgpbench.engine.trainer import StepSpec, Trainer
+from dgpbench.engine.spec import StepSpec
+from dgpbench.engine.trainer import Trainer
 from dgpbench.inference.bounds import VI, batch_term, bound_and_gradients
 from dgpbench.models.init import build
 from dgpbench.models.parameters import unconstrain

@@ -215,6 +215,6 @@ def test_tensorboard_traces_hold_the_bound(tmp_path):
     ],
 )
 def test_chunks_fill_the_threads(batch, limit, threads, expected):
-    from dgpbench.engine.trainer import chunk_sizes
+    from dgpbench.engine.spec import chunk_sizes
 
     assert chunk_sizes(batch, limit, threads) == expected
