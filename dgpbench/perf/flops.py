@@ -32,22 +32,29 @@ class Flops:
 def count(case: Case, exact: bool) -> Flops:
     """Flops of one step, every layer in the form that needs least; `exact`: `quad` is one of them."""
     layers = []
-    for i, (D, P) in enumerate(zip(case.widths[:-1], case.gps, strict=True)):
+    for i in range(case.depth):
         forms = ("white", "half", "quad") if exact else ("white", "half")
-        counts = [_layer(case, D, P, first=i == 0, form=form) for form in forms]
+        counts = [_layer(case, i, form) for form in forms]
         layers.append(min(counts, key=lambda flops: flops.total))
     return Flops(sum(one.batch for one in layers), sum(one.square for one in layers))
 
 
-def _layer(case: Case, D: int, P: int, first: bool, form: str) -> Flops:
-    B, M = case.columns, case.num_inducing
+def _layer(case: Case, i: int, form: str) -> Flops:
+    D, P, last = case.widths[i], case.gps[i], i == case.depth - 1
+    B, M, K = case.columns, case.num_inducing, max(case.importance, 1)
     distances = 2 * M * (D + 2)  # per column of k(Z, H): the augmented product has D + 2 inner terms
-    batch = distances * B * (2 if first and not case.latent else 3)  # forward, dZ, and dH but for the data
+    batch = distances * B * (2 if i == 0 and not case.latent else 3)  # forward, dZ, and dH but for the data
     batch += 2 * P * M * B * 3  # mean, and its gradient for both factors
     batch += 2 * P * M * M * B * 2  # quadratic form, and its gradient for C
+    if K > 1 and not last:
+        batch += 3 * 2 * P * K * M * B  # joint covariances of K samples, and back
     square = distances * M * 3  # k(Z, Z)
     square += M**3 // 3 + M**3 + 2 * 2 * M**3  # Cholesky, triangular inverse, gradient of both
-    square += 3 * 2 * P * M**3  # for each output a square A A^T, its gradient, and C dC
+    square += 2 * 2 * P * M**3  # for each output a square A A^T, and C dC
+    if case.latent and last:
+        square += P * (M**3 + 2 * M**3 + M**3 // 3 + M**3)  # natural step: S^-1, factor of the next S
+    else:
+        square += 2 * P * M**3  # gradient of the square
     if form == "white":
         batch += 2 * 2 * M * M * B  # A = L^-1 K and its gradient
     elif form == "half":

@@ -30,7 +30,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("form", ["white", "quad"])
+@pytest.mark.parametrize("form", ["white", "half", "quad"])
 @pytest.mark.parametrize("case", CASES)
 def test_fast_bound_and_gradient_equal_the_definition(case, form):
     overrides, kind = CASES[case]

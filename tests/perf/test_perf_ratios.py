@@ -1,6 +1,7 @@
 """The arithmetic between raw times and verdicts, by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from perf_sample import cell, stored
@@ -33,6 +34,18 @@ def test_flop_counts_by_hand():
             assert flops.count(case, exact=False) == many
             assert flops.count(case, exact=True) == flops.Flops(batch, square + sum(folding))
         assert all((whitening > extra) == (B == 500) for extra in folding)
+
+
+def test_importance_samples_and_natural_gradients_are_counted():
+    """LV-GP-GP: what K samples add to five times the columns, and the last layer's natural step."""
+    vi = Case("t", batch=50, inputs=2, width=3, num_inducing=4, depth=2, latent=1)
+    K, M, P, B = 5, 4, 3, 50
+    iwvi, wide = replace(vi, importance=K), replace(vi, batch=K * B)
+    extra = flops.count(iwvi, exact=False).batch - flops.count(wide, exact=False).batch
+    assert extra == 3 * 2 * B * (K * P * K * M)  # K P by K by M for a point, and back
+    plain = Case("t", batch=B, inputs=3, width=3, num_inducing=4, depth=2)
+    natural = flops.count(vi, exact=False).square - flops.count(plain, exact=False).square
+    assert natural == (4 * M**3 + M**3 // 3) - 2 * M**3
 
 
 def test_flops_of_the_paper_case_are_dominated_by_six_M_squared_B_per_layer():
