@@ -22,14 +22,18 @@ def _sym(A: tf.Tensor) -> tf.Tensor:
     return 0.5 * (A + tf.linalg.matrix_transpose(A))
 
 
-def _inverse_lower(L: tf.Tensor) -> tf.Tensor:
-    return tf.linalg.triangular_solve(L, tf.eye(L.shape[-1], batch_shape=L.shape[:-2], dtype=L.dtype))
+def _inverse_lower(L: tf.Tensor, transpose: bool = False) -> tf.Tensor:
+    eye = tf.eye(L.shape[-1], batch_shape=L.shape[:-2], dtype=L.dtype)
+    return tf.linalg.triangular_solve(L, eye, adjoint=transpose)
 
 
 def sqrt_of_inverse(A: tf.Tensor) -> tf.Tensor:
-    """Lower-triangular L with L L^T = A^-1, from one Cholesky of A with rows and columns reversed."""
+    """Lower-triangular L with L L^T = A^-1, from one Cholesky of A with rows and columns reversed.
+
+    Of A only the upper triangle is read.
+    """
     R = tf.linalg.cholesky(tf.reverse(A, axis=(-2, -1)))
-    return tf.reverse(tf.linalg.matrix_transpose(_inverse_lower(R)), axis=(-2, -1))
+    return tf.reverse(_inverse_lower(R, transpose=True), axis=(-2, -1))
 
 
 def direction(m, L, g_m, g_S) -> tuple[tf.Tensor, tf.Tensor]:
@@ -55,7 +59,7 @@ def natural_step(m, L, g_m, g_S, gamma) -> tuple[tf.Tensor, tf.Tensor]:
     precision = tf.matmul(Linv, Linv, transpose_a=True)
     theta1 = (1.0 - gamma) * _mv(precision, m) + gamma * (g_m - 2.0 * _mv(g_S, m))
     eye = tf.eye(L.shape[-1], dtype=L.dtype)
-    L_new = sqrt_of_inverse(_sym((1.0 - gamma) * precision + gamma * (eye - 2.0 * g_S)))
+    L_new = sqrt_of_inverse((1.0 - gamma) * precision + gamma * (eye - 2.0 * g_S))
     return _mv(L_new, _mv(tf.linalg.matrix_transpose(L_new), theta1)), L_new
 
 

@@ -58,9 +58,11 @@ def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
 
 
 def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
-    """dK for a gradient dL in its Cholesky factor, from T = L^T dL: L^-T sym(phi(T)) L^-1 (Murray 2016)."""
+    """dK for a gradient dL in its Cholesky factor, from T = L^T dL: L^-T phi(T) L^-1 (Murray 2016).
+
+    Not symmetric: K is, and then only the symmetric part of its gradient counts.
+    """
     T = tf.linalg.set_diag(tf.linalg.band_part(T, -1, 0), 0.5 * tf.linalg.diag_part(T))
-    T = 0.5 * (T + tf.transpose(T))
     return tf.matmul(Linv, tf.matmul(T, Linv), transpose_a=True)
 
 

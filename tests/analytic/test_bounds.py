@@ -186,13 +186,14 @@ def test_kl_equals_gpflow():
 
 def test_gradient_of_folding_equals_autodiff():
     rng = np.random.RandomState(8)
-    A, C = rng.randn(6, 6), rng.randn(2, 6, 6)
-    K, alpha, C = tf.constant(A @ A.T + np.eye(6)), tf.constant(rng.randn(2, 6)), C + C.transpose(0, 2, 1)
+    root, C = tf.constant(rng.randn(6, 6)), rng.randn(2, 6, 6)
+    alpha, C = tf.constant(rng.randn(2, 6)), C + C.transpose(0, 2, 1)
     G, C = rng.randn(2, 6, 6), tf.constant(C)
     gradients = [tf.constant(rng.randn(2, 6)), tf.constant(G + G.transpose(0, 2, 1))]
-    sources = [K, alpha, C]
+    sources = [root, alpha, C]
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(sources)
+        K = root @ tf.transpose(root) + tf.eye(6, dtype=tf.float64)  # symmetric whatever the root
         ours = folding(K, alpha, C)[1:]
         Linv = tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(6, dtype=tf.float64))
         plain = (alpha @ Linv, tf.einsum("mi,pmn,nj->pij", Linv, C, Linv))
@@ -221,12 +222,12 @@ def test_gradient_of_whitening_equals_autodiff_through_the_batch(form):
     from dgpbench.models.layers import half_form, quadratic_form, whitened, whitening
 
     rng = np.random.RandomState(9)
-    B, C = rng.randn(6, 6), rng.randn(2, 6, 6)
-    K, k = tf.constant(B @ B.T + np.eye(6)), tf.constant(rng.randn(6, 20))
+    root, C, k = tf.constant(rng.randn(6, 6)), rng.randn(2, 6, 6), tf.constant(rng.randn(6, 20))
     alpha, C = tf.constant(rng.randn(2, 6)), tf.constant(C + C.transpose(0, 2, 1))
     gm, gq = tf.constant(rng.randn(2, 20)), tf.constant(rng.randn(2, 20))
     with tf.GradientTape(persistent=True) as tape:
-        tape.watch([K, k, alpha, C])
+        tape.watch([root, k, alpha, C])
+        K = root @ tf.transpose(root) + tf.eye(6, dtype=tf.float64)
         Linv, a, c = whitening(K, alpha, C)
         if form == "white":
             ours = quadratic_form(whitened(Linv, k), a, c)
@@ -236,7 +237,7 @@ def test_gradient_of_whitening_equals_autodiff_through_the_batch(form):
         plain = (alpha @ A, tf.einsum("mb,pmn,nb->pb", A, C, A))
     for x, y in zip(ours, plain, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-10)
-    sources = [K, k, alpha, C]
+    sources = [root, k, alpha, C]
     mine = tape.gradient(ours, sources, output_gradients=[gm, gq])
     theirs = tape.gradient(plain, sources, output_gradients=[gm, gq])
     for x, y in zip(mine, theirs, strict=True):
