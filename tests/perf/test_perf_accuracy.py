@@ -1,5 +1,7 @@
 """Time to accuracy: what counts as training time, as reached, and as the score."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,16 @@ def test_tables():
 def test_targets_are_those_of_table_s7():
     assert accuracy.published("concrete") == -3.12
     assert np.isfinite([accuracy.published(name) for name in accuracy.RACE["datasets"]]).all()
+
+
+@pytest.mark.parametrize("dataset", accuracy.TYPICAL)
+def test_typical_splits_are_those_where_the_linear_model_is_nearest_to_its_mean(dataset):
+    from dgpbench.store.reference import load
+
+    reference = Path(__file__).parents[2] / "results" / "reference" / "dsvi2017.jsonl.gz"
+    records = [u.record for u in load(reference) if u.record["experiment"] == "dsvi2017_linear"]
+    value = {r["split"]: r["metrics"]["test_loglik"] for r in records if r["dataset"] == dataset}
+    mean = np.mean(list(value.values()))
+    order = sorted(value, key=lambda split: abs(value[split] - mean))
+    assert len(value) == 20 and accuracy.typical_splits(dataset, 3) == order[:3]
+    assert sorted(accuracy.typical_splits(dataset, 20)) == list(range(20))
