@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from dgpbench.models.kernels import Kernel
 
+FLOAT32_JITTER = 1e-5  # of the prior variance, at least: covariances in float32 are off by up to 1e-6 of it
 UNROLLED = 8  # up to this many samples the Cholesky is written out entry by entry, which XLA compiles
 
 
@@ -105,8 +106,18 @@ def prior_covariance(kernel: Kernel, prepared: dict, H: tf.Tensor, K: int) -> tf
     return kernel.between(prepared, left, right, same)
 
 
+def enough_jitter(jitter, prior: tf.Tensor) -> tf.Tensor:
+    """The jitter of each point for a prior covariance (T, C).
+
+    With less, in float32, pivots at nearly equal inputs are rounding errors, and a Cholesky blows them up.
+    """
+    if prior.dtype != tf.float32:
+        return jitter
+    return tf.maximum(jitter, FLOAT32_JITTER * tf.stop_gradient(prior[0]))  # C
+
+
 def sample(mean: tf.Tensor, covariance: tf.Tensor, eps: tf.Tensor, K: int, jitter) -> tf.Tensor:
-    """mean + chol(covariance) eps (P, K * C): mean and eps (P, K * C), covariance (T, P, C)."""
+    """mean + chol(covariance) eps (P, K * C): mean and eps too, covariance (T, P, C), jitter (C,) or one."""
     P, cols = mean.shape[0], covariance.shape[2]
     e = tf.reshape(eps, (P, K, cols))
     if K > UNROLLED:
@@ -134,5 +145,6 @@ def _cholesky_times(covariance: tf.Tensor, eps: tf.Tensor, K: int, jitter) -> tf
     """The same for many samples, by TensorFlow's batched Cholesky: (P, K, C)."""
     place = [[k * (k + 1) // 2 + j if j <= k else j * (j + 1) // 2 + k for j in range(K)] for k in range(K)]
     full = tf.transpose(tf.gather(covariance, tf.constant(place)), (2, 3, 0, 1))  # P, C, K, K
+    jitter = tf.reshape(tf.cast(jitter, full.dtype), (-1, 1, 1))  # C or 1, 1, 1
     L = tf.linalg.cholesky(full + jitter * tf.eye(K, dtype=full.dtype))
     return tf.transpose(tf.linalg.matvec(L, tf.transpose(eps, (0, 2, 1))), (0, 2, 1))

@@ -269,6 +269,7 @@ def sample(layer: GPLayer, batch: dict, H: tf.Tensor, eps: tf.Tensor, K: int, ji
     half = (batch["Linv"], batch["D"]) if "D" in batch else ()
     mean, form = joint.joint_quadratic_form(A, batch["alpha"], batch["C"], K, *half)
     among = joint.prior_covariance(layer.kernel, batch["kernel"], for_kernel, K)  # T, C
+    jitter = joint.enough_jitter(jitter, among)
     F = joint.sample(joint.samples_first(mean, K), form + among[:, None, :], eps, K, jitter)
     return mix(layer, batch, F, H) if layer.mixed else add_mean(layer, batch, F, H)
 

@@ -37,8 +37,8 @@ CHOICE = {"datasets": ("concrete", "energy", "power", "kin8nm"), "systems": tupl
 # processor time, so that other work on the machine does not count; with threads=1 that of the training thread
 CHOOSING = partial(Race, part="valid", clock=time.process_time, growth=1.4)
 CHOICE_SAMPLES = "protocol.test_samples=20"
-# Splits on which exact linear regression (`dsvi2017_linear` of results/reference) comes nearest to its mean over
-# all twenty, nearest first: a split that is easy or hard for every model says little about a published mean.
+# Splits on which exact linear regression (`dsvi2017_linear` of results/reference) comes nearest to its mean
+# over all twenty, nearest first: one that is easy or hard for every model says little about a published mean.
 TYPICAL = {"concrete": (3, 0, 15), "energy": (9, 1, 13), "power": (6, 9, 17), "kin8nm": (7, 8, 13)}
 TIMES = (2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)  # at which a choice is looked at
 

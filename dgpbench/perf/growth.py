@@ -4,6 +4,7 @@ of steps with the number of rows: in memory, streamed from disk, and computed wh
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -130,6 +131,18 @@ def rows_table(rows: Sequence[dict]) -> Table:
     return Table("Steps per second and memory against the number of rows", header, lines)
 
 
+def _ticks(axes, values: Sequence[int]) -> None:
+    """The measured values, and plain numbers of milliseconds."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_xticks(values, [f"{v:,}" if v < 1e5 else f"$10^{{{round(math.log10(v))}}}$" for v in values])
+    axes.set_xticks([], minor=True)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.tick_params(labelsize=7)
+
+
 def draw(steps: Sequence[dict], rows: Sequence[dict], path: Path) -> None:
     """Step times and rates in logarithmic panels, one for each axis."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -148,8 +161,10 @@ def draw(steps: Sequence[dict], rows: Sequence[dict], path: Path) -> None:
         axes = figure.add_subplot(-(-len(panels) // 3), min(3, len(panels)), number)
         for name, points in lines.items():
             axes.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+        _ticks(axes, sorted({value for points in lines.values() for value, _ in points}))
+        axes.set_ylim(axes.get_ylim()[0] / 1.5, axes.get_ylim()[1] * 1.5)
         axes.set_title(axis, loc="left", fontsize=9)
         axes.set_ylabel("ms per step", fontsize=8)
-        axes.grid(which="both", color="0.9", linewidth=0.6)
+        axes.grid(color="0.9", linewidth=0.6)
         axes.legend(frameon=False, fontsize=7)
     figure.savefig(path, dpi=120)

@@ -90,6 +90,24 @@ def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
         np.testing.assert_allclose(factor @ factor.T, blocks.reshape(factor.shape[0], -1), atol=1e-5)
 
 
+@pytest.mark.parametrize("variance", [0.1, 30.0])
+@pytest.mark.parametrize("K", [5, 8, 10, 20])
+def test_float32_draws_at_nearly_equal_inputs_are_one_draw(K, variance):
+    """Covariances of rank one but for 1e-4, off by 1e-6 as in float32: samples of a point nearly agree."""
+    from dgpbench.models.joint import enough_jitter, pairs, sample
+
+    rng = np.random.RandomState(4)
+    C = 200
+    x, error = 0.01 * rng.randn(K, C), 1e-6 * rng.randn(K, K, C)
+    full = variance * (np.exp(-0.5 * (x[:, None] - x[None]) ** 2) + error)
+    entries = tf.constant(np.stack([full[k, j] for k, j in pairs(K)]), tf.float32)  # T, C
+    eps = rng.randn(K, C)
+    flat = tf.constant(eps.reshape(1, -1), tf.float32)
+    jitter = enough_jitter(1e-6, entries)
+    draws = sample(tf.zeros_like(flat), entries[:, None], flat, K, jitter).numpy().reshape(K, C)
+    np.testing.assert_allclose(draws / np.sqrt(variance), np.tile(eps[:1], (K, 1)), atol=0.2)
+
+
 def test_dreg_has_the_same_mean_and_less_noise():
     """Near the posterior, here about the prior, the ordinary gradient is mostly noise."""
     rng = np.random.RandomState(2)
