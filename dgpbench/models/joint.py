@@ -12,8 +12,10 @@ from __future__ import annotations
 import tensorflow as tf
 
 from dgpbench.models.kernels import Kernel
+from dgpbench.models.symmetric import block_ends, from_blocks
 
 FLOAT32_JITTER = 1e-5  # of the prior variance, at least: covariances in float32 are off by up to 1e-6 of it
+TERMS = 32  # of a sum that is written out
 UNROLLED = 8  # up to this many samples the Cholesky is written out entry by entry, which XLA compiles
 
 
@@ -53,18 +55,34 @@ def joint_quadratic_form(A, alpha, C, K: int, *half: tf.Tensor) -> tuple[tf.Tens
 
         def gradient(g_mean, g):
             g = _both_triangles(g, K)  # K, K, P, C
-            through = tf.matmul(tf.reshape(tf.transpose(g, (3, 0, 1, 2)), (-1, K, K * P)), BA)  # C, K, M
+            through = _combined(tf.reshape(tf.transpose(g, (3, 0, 1, 2)), (-1, K, K * P)), BA)  # C, K, M
             d_right = tf.reshape(through, right.shape) + tf.matmul(g_mean, to_right)
             g = tf.reshape(tf.transpose(g, (3, 0, 2, 1)), (-1, K * P, K))
-            blend = tf.matmul(g, tf.reshape(left, (-1, K, M)))  # C, K P, M: sum_j g_kj a_j
-            dC = tf.matmul(left, tf.reshape(blend, (-1, P * M)), transpose_a=True)  # M, P M
-            dC = 0.5 * tf.transpose(tf.reshape(dC, (M, P, M)), (1, 0, 2))  # each is symmetric
+            dC = 0.5 * _weighted_products(left, g, P)
             return d_right, tf.matmul(g_mean, left, transpose_a=True), dC, *([None] * len(half))
 
         mean = tf.matmul(left, alpha, transpose_b=True)
         return (mean, tf.stack([entries[k, j] for k, j in pairs(K)])), gradient
 
     return form(A, alpha, C, *half)
+
+
+def _combined(g: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
+    """g A point by point, (C, R, J) by (C, J, m): written out as a sum of few terms, which XLA fuses."""
+    if g.shape[2] > TERMS:
+        return tf.matmul(g, A)
+    return _total(g[:, :, j : j + 1] * A[:, j : j + 1] for j in range(g.shape[2]))
+
+
+def _weighted_products(A: tf.Tensor, g: tf.Tensor, P: int) -> tf.Tensor:
+    """sum over points of g_kj a_k a_j^T (P, M, M) for A (C * K, M) and symmetric g (C, K P, K)."""
+    M, K, parts, start = A.shape[1], g.shape[2], [], 0
+    for end in block_ends(P, M):
+        columns = tf.matmul(g, tf.reshape(A[:, start:end], (-1, K, end - start)))  # C, K P, m: sum_j g_kj a_j
+        part = tf.matmul(A[:, :end], tf.reshape(columns, (-1, P * (end - start))), transpose_a=True)
+        parts.append(tf.transpose(tf.reshape(part, (end, P, end - start)), (1, 2, 0)))
+        start = end
+    return from_blocks(parts)
 
 
 def _both_triangles(g: tf.Tensor, K: int) -> tf.Tensor:

@@ -21,6 +21,7 @@ import tensorflow as tf
 from dgpbench.models import joint
 from dgpbench.models.kernels import Kernel
 from dgpbench.models.parameters import scope
+from dgpbench.models.symmetric import weighted_squares
 
 VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
 
@@ -144,8 +145,7 @@ def quadratic_form(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Ten
     def gradient(g_mean, g_quad):
         g = g_quad[:, None, :]  # P, 1, B
         dK = tf.matmul(alpha, g_mean, transpose_a=True) + 2.0 * tf.reduce_sum(CK * g, 0)  # M, B
-        dC = tf.matmul(tf.reshape(K * g, (P * M, K.shape[1])), K, transpose_b=True)
-        return dK, tf.matmul(g_mean, K, transpose_b=True), tf.reshape(dC, (P, M, M))
+        return dK, tf.matmul(g_mean, K, transpose_b=True), weighted_squares(K, g_quad)
 
     return (tf.matmul(alpha, K), quad), gradient
 
@@ -161,8 +161,7 @@ def half_form(K: tf.Tensor, Linv, alpha: tf.Tensor, C: tf.Tensor, D) -> tuple[tf
     def gradient(g_mean, g_quad):
         g = g_quad[:, None, :]  # P, 1, B
         dK = tf.matmul(tf.matmul(alpha, Linv), g_mean, transpose_a=True) + 2.0 * tf.reduce_sum(DA * g, 0)
-        dC = tf.matmul(tf.reshape(A * g, (P * M, K.shape[1])), A, transpose_b=True)
-        return dK, None, tf.matmul(g_mean, A, transpose_b=True), tf.reshape(dC, (P, M, M)), None
+        return dK, None, tf.matmul(g_mean, A, transpose_b=True), weighted_squares(A, g_quad), None
 
     return (tf.matmul(alpha, A), sum_over_inducing(DA * K)), gradient
 

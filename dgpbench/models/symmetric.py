@@ -1,0 +1,39 @@
+"""Sums of weighted squares sum_b g_pb a_b a_b^T (P, M, M): the largest product of a gradient.
+
+Its result is symmetric. With several outputs it is computed in block rows, from the first column to the
+diagonal, and what lies above is copied: 3/8 less to multiply with four blocks. With one output the products
+get too thin for that to pay (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+BLOCKS, MIN_SIZE = 4, 64  # of a matrix, and the side below which it is one
+
+
+def block_ends(P: int, M: int) -> list[int]:
+    """The last rows, exclusive, of the blocks of P matrices of side M."""
+    count = BLOCKS if P > 1 and M >= MIN_SIZE else 1
+    return [M * (i + 1) // count for i in range(count)]
+
+
+def weighted_squares(A: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
+    """sum_b g_pb a_b a_b^T for A (M, B) and g (P, B)."""
+    (P, B), M, parts, start = g.shape, A.shape[0], [], 0
+    for end in block_ends(P, M):
+        rows = tf.reshape(A[start:end] * g[:, None, :], (P * (end - start), B))
+        part = tf.matmul(rows, A[:end], transpose_b=True)
+        parts.append(tf.reshape(part, (P, end - start, end)))
+        start = end
+    return from_blocks(parts)
+
+
+def from_blocks(parts: list[tf.Tensor]) -> tf.Tensor:
+    """The symmetric matrices (P, M, M) whose block rows (P, rows, columns to the diagonal) these are."""
+    if len(parts) == 1:
+        return parts[0]
+    M = parts[-1].shape[2]
+    lower = tf.concat([tf.pad(part, ((0, 0), (0, 0), (0, M - part.shape[2]))) for part in parts], 1)
+    block = tf.constant([i for i, part in enumerate(parts) for _ in range(part.shape[1])])
+    return tf.where(block[:, None] < block[None, :], tf.linalg.matrix_transpose(lower), lower)
