@@ -4,7 +4,7 @@ With A = L^-1 k(Z, h), K_zz = L L^T (thesis eq. 2.14-2.16, whitened):
     mean = m^T A,   var = k(h, h) + A^T (S - I) A.
 No (P, B, B) array is ever formed. Three equal forms of the batch part:
     white: A = L^-1 K is formed, var from A^T (S - I) A. Safe in float32. The gradient in L^-1 is not taken
-           through the batch: it follows from those in m and S (`whitening`).
+           through the batch: it follows from those in m and S (whitening.py).
     half:  A likewise, var from K^T [L^-T (S - I)] A: the product is also the gradient in K, which saves one.
            As safe as white, and used where P M is small against the columns.
     quad:  var from K^T [L^-T (S - I) L^-1] K without A: fewer products per column, for float64 only
@@ -22,6 +22,7 @@ from dgpbench.models import joint
 from dgpbench.models.kernels import Kernel
 from dgpbench.models.parameters import scope
 from dgpbench.models.symmetric import weighted_squares
+from dgpbench.models.whitening import folding, folding_root, outer_square, unfolded, whitening
 
 VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
 
@@ -52,68 +53,6 @@ class GPLayer:
     @property
     def noise_dim(self) -> int:
         return self.output_dim
-
-
-def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
-    return tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(K.shape[0], dtype=K.dtype))
-
-
-def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
-    """dK for a gradient dL in its Cholesky factor, from T = L^T dL: L^-T phi(T) L^-1 (Murray 2016).
-
-    Not symmetric: K is, and then only the symmetric part of its gradient counts.
-    """
-    T = tf.linalg.set_diag(tf.linalg.band_part(T, -1, 0), 0.5 * tf.linalg.diag_part(T))
-    return tf.matmul(Linv, tf.matmul(T, Linv), transpose_a=True)
-
-
-def _times(C: tf.Tensor, A: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """C_p A for each C_p of C (P, M, M), as one product."""
-    return tf.reshape(tf.matmul(tf.reshape(C, (-1, C.shape[2])), A, transpose_b=transpose_b), C.shape)
-
-
-def _sum_of_products(C: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
-    """sum_p C_p G_p (M, M) for symmetric C_p, as one product."""
-    return tf.matmul(*(tf.reshape(A, (-1, A.shape[2])) for A in (C, G)), transpose_a=True)
-
-
-@tf.custom_gradient
-def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through: what the `white` form reads.
-
-    Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no
-    pass over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all the Cholesky asks for.
-    """
-    Linv = _inverse_cholesky(K)
-
-    def gradient(_, d_alpha, d_C):
-        dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * tf.cast(_sum_of_products(C, d_C), K.dtype)
-        return _through_cholesky(-dA_At, Linv), d_alpha, d_C
-
-    return (Linv, alpha, C), gradient
-
-
-@tf.custom_gradient
-def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """L^-1 of K = L L^T, alpha L^-1 (P, M) and L^-T C L^-1 (P, M, M), C symmetric: what `quad` reads.
-
-    Gradients are brought back to whitened coordinates, where the Cholesky asks for what it does above. The
-    gradient in L^-1 itself is not taken: nothing of the batch part reads it.
-    """
-    Linv = _inverse_cholesky(K)
-
-    def gradient(_, d_alpha, d_C):
-        white_alpha, white_C = unfolded(d_alpha, d_C, Linv)
-        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * _sum_of_products(C, white_C)
-        return _through_cholesky(-T, Linv), white_alpha, white_C
-
-    folded = tf.matmul(Linv, _times(C, Linv), transpose_a=True)
-    return (Linv, tf.matmul(alpha, Linv), folded), gradient
-
-
-def unfolded(d_alpha: tf.Tensor, d_C: tf.Tensor, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The gradients in alpha and C from those in what `folding` made of them."""
-    return tf.matmul(d_alpha, Linv, transpose_b=True), tf.matmul(Linv, _times(d_C, Linv, transpose_b=True))
 
 
 @tf.custom_gradient
@@ -166,17 +105,11 @@ def half_form(K: tf.Tensor, Linv, alpha: tf.Tensor, C: tf.Tensor, D) -> tuple[tf
     return (tf.matmul(alpha, A), sum_over_inducing(DA * K)), gradient
 
 
-@tf.custom_gradient
-def outer_square(A: tf.Tensor) -> tf.Tensor:
-    """A A^T (P, M, M). Gradients are symmetric here, so that one product does where autodiff takes two."""
-    return tf.matmul(A, A, transpose_b=True), lambda G: 2.0 * tf.matmul(G, A)
-
-
 def cheaper_form(layer: GPLayer, columns: int, exact: bool) -> str:
     """Which form needs fewer products in float64 (`exact`), or among the safe ones.
 
     Beside P each for the variance and its gradient, `white` pays 2 of M x M by M x columns, for A and its
-    gradient, `half` pays 1 and P of M x M by M x M, `quad` pays none and 3 P of M x M by M x M.
+    gradient, `half` pays 1 and P of M x M by M x M, `quad` pays none and 2 P + 3 (P > 1) or 4 of those.
     """
     inducing = layer.output_dim * layer.num_inducing
     if exact and 2 * columns > 3 * inducing:
@@ -194,9 +127,11 @@ def prepare(
     kernel = layer.kernel.prepare(scope(p, "kernel"), p["Z"])
     Kzz = layer.kernel.gram(kernel) + jitter * tf.eye(layer.num_inducing, dtype=p["Z"].dtype)
     dtype = Kzz.dtype if form == "quad" else batch_dtype
-    C = outer_square(tf.cast(p["q_sqrt"], dtype)) - tf.eye(layer.num_inducing, dtype=dtype)  # S - I
-    batch = {"kernel": kernel}
-    if form == "quad":
+    R, batch = tf.cast(p["q_sqrt"], dtype), {"kernel": kernel}
+    C = outer_square(R) - tf.eye(layer.num_inducing, dtype=dtype)  # S - I
+    if form == "quad" and layer.output_dim > 1:
+        Linv, batch["alpha"], batch["C"] = folding_root(Kzz, p["q_mu"], R)
+    elif form == "quad":
         Linv, batch["alpha"], batch["C"] = folding(Kzz, p["q_mu"], C)
     else:
         Linv, batch["alpha"], batch["C"] = whitening(Kzz, p["q_mu"], C)

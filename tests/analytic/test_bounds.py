@@ -11,7 +11,8 @@ from gp_tools import columns, dgp, gpflow_svgp, raw_tensors, sgp
 from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, lower_bound
 from dgpbench.models.deep_gp import DeepGP, prepare, propagate
 from dgpbench.models.kernels import Kernel
-from dgpbench.models.layers import GPLayer, folding, kl_divergence
+from dgpbench.models.layers import GPLayer, kl_divergence
+from dgpbench.models.whitening import folding, folding_root, whitening
 
 
 def _data(rng, N=50, D=3, P=2):
@@ -184,17 +185,20 @@ def test_kl_equals_gpflow():
     assert float(ours) == pytest.approx(float(gpflow.kullback_leiblers.gauss_kl(q_mu, q_sqrt)), rel=1e-12)
 
 
-def test_gradient_of_folding_equals_autodiff():
+@pytest.mark.parametrize("from_root", [False, True])
+def test_gradient_of_folding_equals_autodiff(from_root):
     rng = np.random.RandomState(8)
     root, C = tf.constant(rng.randn(6, 6)), rng.randn(2, 6, 6)
-    alpha, C = tf.constant(rng.randn(2, 6)), C + C.transpose(0, 2, 1)
+    alpha, C = tf.constant(rng.randn(2, 6)), C + (0 if from_root else C.transpose(0, 2, 1))
     G, C = rng.randn(2, 6, 6), tf.constant(C)
     gradients = [tf.constant(rng.randn(2, 6)), tf.constant(G + G.transpose(0, 2, 1))]
     sources = [root, alpha, C]
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(sources)
         K = root @ tf.transpose(root) + tf.eye(6, dtype=tf.float64)  # symmetric whatever the root
-        ours = folding(K, alpha, C)[1:]
+        ours = (folding_root if from_root else folding)(K, alpha, C)[1:]
+        if from_root:
+            C = tf.matmul(C, C, transpose_b=True) - tf.eye(6, dtype=tf.float64)
         Linv = tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(6, dtype=tf.float64))
         plain = (alpha @ Linv, tf.einsum("mi,pmn,nj->pij", Linv, C, Linv))
     for x, y in zip(ours, plain, strict=True):
@@ -219,7 +223,7 @@ def test_gradient_of_the_kl_equals_autodiff():
 @pytest.mark.parametrize("form", ["white", "half"])
 def test_gradient_of_whitening_equals_autodiff_through_the_batch(form):
     """alpha A and A^T C A with A = L^-1 k: the gradient in K without a pass over the columns of k."""
-    from dgpbench.models.layers import half_form, quadratic_form, whitened, whitening
+    from dgpbench.models.layers import half_form, quadratic_form, whitened
 
     rng = np.random.RandomState(9)
     root, C, k = tf.constant(rng.randn(6, 6)), rng.randn(2, 6, 6), tf.constant(rng.randn(6, 20))

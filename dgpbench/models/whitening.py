@@ -1,0 +1,99 @@
+"""The M x M part of a layer: L^-1 of K_zz = L L^T, and C = S - I in coordinates that the batch part reads.
+
+Gradients are written by hand. Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, the
+gradient in L^-1 follows from those in alpha and C, without a pass over the batch.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+
+def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(K.shape[0], dtype=K.dtype))
+
+
+def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
+    """dK for a gradient dL in its Cholesky factor, from T = L^T dL: L^-T phi(T) L^-1 (Murray 2016).
+
+    Not symmetric: K is, and then only the symmetric part of its gradient counts.
+    """
+    T = tf.linalg.set_diag(tf.linalg.band_part(T, -1, 0), 0.5 * tf.linalg.diag_part(T))
+    return tf.matmul(Linv, tf.matmul(T, Linv), transpose_a=True)
+
+
+def _times(C: tf.Tensor, A: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """C_p A for each C_p of C (P, M, M), as one product."""
+    return tf.reshape(tf.matmul(tf.reshape(C, (-1, C.shape[2])), A, transpose_b=transpose_b), C.shape)
+
+
+def _sum_of_products(C: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
+    """sum_p C_p G_p (M, M) for symmetric C_p, as one product."""
+    return tf.matmul(*(tf.reshape(A, (-1, A.shape[2])) for A in (C, G)), transpose_a=True)
+
+
+@tf.custom_gradient
+def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through: what the `white` form reads.
+
+    Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no
+    pass over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all the Cholesky asks for.
+    """
+    Linv = _inverse_cholesky(K)
+
+    def gradient(_, d_alpha, d_C):
+        dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * tf.cast(_sum_of_products(C, d_C), K.dtype)
+        return _through_cholesky(-dA_At, Linv), d_alpha, d_C
+
+    return (Linv, alpha, C), gradient
+
+
+@tf.custom_gradient
+def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """L^-1 of K = L L^T, alpha L^-1 (P, M) and L^-T C L^-1 (P, M, M), C symmetric: what `quad` reads.
+
+    Gradients are brought back to whitened coordinates, where the Cholesky asks for what it does above. The
+    gradient in L^-1 itself is not taken: nothing of the batch part reads it.
+    """
+    Linv = _inverse_cholesky(K)
+
+    def gradient(_, d_alpha, d_C):
+        white_alpha, white_C = unfolded(d_alpha, d_C, Linv)
+        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * _sum_of_products(C, white_C)
+        return _through_cholesky(-T, Linv), white_alpha, white_C
+
+    folded = tf.matmul(Linv, _times(C, Linv), transpose_a=True)
+    return (Linv, tf.matmul(alpha, Linv), folded), gradient
+
+
+@tf.custom_gradient
+def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """`folding` of C = R R^T - I (P, M, M) from R: 5 P + 3 products of M x M where R R^T and `folding`, with
+    their gradients, need 7 P.
+
+    L^-T C L^-1 = W W^T - K^-1 =: F with W = L^-T R. For a gradient G in F, dR = 2 L^-1 G W, and what the
+    Cholesky asks for, sum_p C_p dC_p of whitened coordinates, is L^T (sum_p F_p G_p) L^-T.
+    """
+    L = tf.linalg.cholesky(K)
+    Linv = tf.linalg.triangular_solve(L, tf.eye(K.shape[0], dtype=K.dtype))
+    W = tf.matmul(Linv, R, transpose_a=True)  # P, M, M
+    F = tf.matmul(W, W, transpose_b=True) - tf.matmul(Linv, Linv, transpose_a=True)
+
+    def gradient(_, d_alpha, G):
+        white_alpha = tf.matmul(d_alpha, Linv, transpose_b=True)
+        C_dC = tf.matmul(L, tf.matmul(_sum_of_products(F, G), Linv, transpose_b=True), transpose_a=True)
+        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * C_dC
+        return _through_cholesky(-T, Linv), white_alpha, 2.0 * tf.matmul(Linv, tf.matmul(G, W))
+
+    return (Linv, tf.matmul(alpha, Linv), F), gradient
+
+
+def unfolded(d_alpha: tf.Tensor, d_C: tf.Tensor, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The gradients in alpha and C from those in what `folding` made of them."""
+    return tf.matmul(d_alpha, Linv, transpose_b=True), tf.matmul(Linv, _times(d_C, Linv, transpose_b=True))
+
+
+@tf.custom_gradient
+def outer_square(A: tf.Tensor) -> tf.Tensor:
+    """A A^T (P, M, M). Gradients are symmetric here, so that one product does where autodiff takes two."""
+    return tf.matmul(A, A, transpose_b=True), lambda G: 2.0 * tf.matmul(G, A)
