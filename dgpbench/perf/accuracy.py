@@ -17,16 +17,16 @@ from dgpbench.perf.tables import NOTHING, Table
 SHARED = ("model=dgp2", "protocol=dsvi2017")
 PAPER = "paper"
 MIXED, BATCH = "precision=mixed", "inference.batch=1000"
-NGD = ("inference=ngd_adam", MIXED)
+DSVI, NGD = ("inference=dsvi", MIXED), ("inference=ngd_adam", MIXED)
 RATE = "inference.adam.learning_rate"
 SYSTEMS: dict[str, tuple[str, ...]] = {
     PAPER: ("experiment=dsvi2017_dgp2",),  # Adam on everything, batch 10,000, float64
-    "dsvi-mixed": (*SHARED, MIXED),
-    "dsvi-1000": (*SHARED, MIXED, BATCH),
+    "dsvi-mixed": (*SHARED, *DSVI),
+    "dsvi-1000": (*SHARED, *DSVI, BATCH),
     "ngd": (*SHARED, *NGD),
     "ngd-1000": (*SHARED, *NGD, BATCH),
-    "fast": (*SHARED, "inference=fast", MIXED),  # ngd-1000 with a tenth of the natural step
-    "ngd-1000-float64": (*SHARED, "inference=ngd_adam", BATCH),
+    "fast": (*SHARED, "inference=fast", MIXED),  # the default: ngd-1000 with a tenth of the natural step
+    "ngd-1000-float64": (*SHARED, "inference=ngd_adam", BATCH, "precision=float64"),
     "ngd-1000-slow": (*SHARED, *NGD, BATCH, f"{RATE}=0.005", "inference.adam.decay=0.98"),
     "ngd-1000-halving": (
         *(*SHARED, *NGD, BATCH, f"{RATE}=0.02", "inference.adam.decay=0.5", "inference.adam.staircase=false"),

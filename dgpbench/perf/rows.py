@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dgpbench.engine.context import RunContext, Silent
 
-SETTINGS = ("model=dgp2", "inference.batch=1000", "precision=mixed", "budget.steps=null")
+SETTINGS = ("model=dgp2", "inference=dsvi", "inference.batch=1000", "precision=mixed", "budget.steps=null")
 PROTOCOL = ("protocol.max_test=100",)
 
 

@@ -63,7 +63,7 @@ def test_one_component_without_hidden_layer_learns_least_squares(tmp_path):
     """Its variance may depend on x, so its likelihood is at least that of least squares, and close to it."""
     split = linear_data(N=2000)
     rates = ("inference.adam.learning_rate=0.02", "inference.adam.decay=0.5")
-    model = make("model=mdn_1", "model.hidden=[]", *rates)
+    model = make("model=mdn_1", "model.hidden=[]", "inference=dsvi", *rates)  # all rows
     result = model.fit(split, context(tmp_path, steps=4000))
     weights, best = least_squares(split)
     W, b = model.values["network/W0"][1], model.values["network/b0"][1, 0]

@@ -252,3 +252,15 @@ def test_every_field_in_the_help_is_a_field():
     rows = conftree.main_fields()
     assert len(rows) > 40 and all(text for name, _, text in rows if not name.endswith("decay_steps"))
     assert config.compose([f"{name}={value}" for name, value, _ in rows]) == config.compose()
+
+
+def test_a_model_may_name_the_inference_it_needs_and_the_user_and_the_experiment_win():
+    def chosen(*words):
+        cfg = config.compose(list(words))
+        return cfg["inference"]["optimiser"], cfg["inference"]["batch"], cfg["precision"]
+
+    assert chosen() == chosen("model=dgp3") == ("ngd_adam", 1000, "mixed")
+    assert chosen("model=cvae_50") == chosen("model=mdn_10") == ("adam", 512, "mixed")
+    assert chosen("model=mdn_10", "inference=dsvi") == ("adam", 10_000, "mixed")
+    assert chosen("experiment=dsvi2017_dgp2") == ("adam", 10_000, "float64")
+    assert chosen("experiment=iwvi2019_gp", "model=mdn") == ("ngd_adam", 512, "float64")

@@ -11,10 +11,18 @@ from dgpbench import config, keys
 DATA = "0" * 64
 GOLDEN = {  # command line: (run key, config key)
     "": (
+        "d08cc2db329b61964f105c0f7568b7a516909a9d9b8992ef00d4dbe571d6d2d6",
+        "d9fda5a3aad8d5a55de4b936106419ca3187828553fbeb644df71349a9317fc3",
+    ),
+    "model=cvae_50": (
+        "b1c70815147ccfaae14dd566d49bceb6c56d2484aedd6f93f61f2b73a746c5af",
+        "90caa204d17d4c277ab705ff45b54718c0e054ee76f17da00ef2ddd8db105f3e",
+    ),
+    "inference=dsvi precision=float64": (
         "55ee742cff931b012a51241819eac012d5a8771ace7de63524eb0a5799a43eb8",
         "d357c0f04d49e8adb5d14126a4f60bd438347d63ed14f2d85bb6f983b1e48293",
     ),
-    "split=3 seed=1": (
+    "inference=dsvi precision=float64 split=3 seed=1": (
         "7b6ca92c0461e290e012b9f9ca4b19c450c0c90d78f2a318452e71029fde0ee8",
         "d357c0f04d49e8adb5d14126a4f60bd438347d63ed14f2d85bb6f983b1e48293",
     ),
@@ -42,15 +50,15 @@ GOLDEN = {  # command line: (run key, config key)
         "ffceaa4d87fe837b12cef7ad256d1203e5af553a243350a37b204213447691fe",
         "345a8003b807f84d33a8b8af9f89b202f40d69a4ed31a3b7dd926278a4b4c4f4",
     ),
-    "protocol=iwvi2019_released model=dgp5 inference=ngd_all": (
+    "protocol=iwvi2019_released model=dgp5 inference=ngd_all precision=float64": (
         "0c32b0d1c30364968fadc3d6340dc82506764e0e7cab8c37ac182bd9459ebeca",
         "dd252f6fb7f5e1d42a662bdab18722ee6def3349f521a3f8432393e7b986bfac",
     ),
-    "budget=minute device=cpu threads=2": (
+    "inference=dsvi precision=float64 budget=minute device=cpu threads=2": (
         "1fc6afbe3195b37f18c9cc3e942cdaa20aa6c2034cfd66db764df7c781423192",
         "13e53500973e4145dd83182fd6a32fb45fefba3ca3324a180acc379c6550d964",
     ),
-    "model.layer_overrides={0:{kernel:matern52,num_inducing:50}}": (
+    "inference=dsvi precision=float64 model.layer_overrides={0:{kernel:matern52,num_inducing:50}}": (
         "0349260d0fc3f94b23c8b737f25ceb7bb04bf86b7a14e09e8137e3e21a00f12a",
         "564f0895eb93c01eea24d5ee76378f4ef271036f8e490bfc2fe356d76441efd6",
     ),
@@ -142,7 +150,7 @@ def test_the_likelihood_enters_unless_it_is_the_default_of_the_task():
 
 def test_what_is_optimised_does_not_enter_a_closed_form():
     plain = both("model=linear")
-    assert both("model=linear", "inference=ngd_adam", "budget=minute", "precision=mixed") == plain
+    assert both("model=linear", "inference=ngd_adam", "budget=minute", "precision=float64") == plain
     assert both("model=linear", "protocol.scaling=all") != plain
 
 
@@ -157,7 +165,7 @@ def both(*overrides: str) -> tuple[str, str]:
         ("paths.results=/elsewhere", "paths.mirror=/m"),
         ("device=cpu", "threads=1"),
         ("engine.chunk_rows=500", "engine.tensorboard=true"),
-        ("experiment=dsvi2017_dgp2", "budget=default"),  # the same settings under another name
+        ("experiment=dsvi2017_dgp2", "budget=default", "inference=fast", "precision=mixed"),  # another name
         ("model.name=other", "budget=dsvi2017", "budget.steps=5000"),
         ("model.kernel_variance=2",),  # as 2.0
         ("dataset.title=Other",),
@@ -174,7 +182,7 @@ def test_what_does_not_determine_the_numbers_stays_out(overrides):
         "model=dgp3",
         "inference=ngd_adam",
         "budget.steps=10",
-        "precision=mixed",
+        "precision=float64",
         "protocol.scaling=all",
         "protocol.stratify=true",
         "protocol.fixed_test=false",

@@ -13,7 +13,7 @@ from dgpbench.report.figures import traces
 from dgpbench.store import read
 
 SEARCH = ("inference=ngd_adam", "inference.hyperparameters=fixed", "inference.natgrad.step=linesearch")
-EACH = "engine.block_seconds=1e-6"
+EXACT, EACH = "precision=float64", "engine.block_seconds=1e-6"
 
 
 def config(folder, *words):
@@ -23,7 +23,7 @@ def config(folder, *words):
 
 def test_line_search_in_a_record(tmp_path):
     """One entry per step, uphill, with the step's size; natural parameters and a Gaussian need one step."""
-    unit, _ = run_unit(config(tmp_path, "model=sgp", *TINY, *SEARCH, "budget.steps=4", EACH))
+    unit, _ = run_unit(config(tmp_path, "model=sgp", *TINY, *SEARCH, EXACT, "budget.steps=4", EACH))
     trace = unit.record["training"]["trace"]
     assert [line[0] for line in trace] == [1, 2, 3, 4] and all(len(line) == 4 for line in trace)
     assert trace[0][3] == pytest.approx(1.0, abs=5e-3)
