@@ -1,20 +1,21 @@
 """Sums of weighted squares sum_b g_pb a_b a_b^T (P, M, M): the largest product of a gradient.
 
-Its result is symmetric. With several outputs it is computed in block rows, from the first column to the
-diagonal, and what lies above is copied: 3/8 less to multiply with four blocks. With one output the products
-get too thin for that to pay (docs/performance.md).
+Its result is symmetric. It is computed in block rows, from the first column to the diagonal, and what lies
+above is copied: 3/8 less to multiply with four blocks. With one output and a small matrix the products get
+too thin for that to pay.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-BLOCKS, MIN_SIZE = 4, 64  # of a matrix, and the side below which it is one
+BLOCKS = 4  # of a matrix
+MIN_SIZE, MIN_SIZE_ALONE = 64, 256  # the side from which there are blocks, with several outputs and with one
 
 
 def block_ends(P: int, M: int) -> list[int]:
     """The last rows, exclusive, of the blocks of P matrices of side M."""
-    count = BLOCKS if P > 1 and M >= MIN_SIZE else 1
+    count = BLOCKS if M >= (MIN_SIZE if P > 1 else MIN_SIZE_ALONE) else 1
     return [M * (i + 1) // count for i in range(count)]
 
 

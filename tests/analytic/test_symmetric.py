@@ -8,7 +8,7 @@ from dgpbench.models.joint import TERMS, joint_quadratic_form, pairs
 from dgpbench.models.symmetric import BLOCKS, block_ends, weighted_squares
 
 
-@pytest.mark.parametrize(("P", "M"), [(1, 70), (3, 70), (2, 100), (2, 7)])
+@pytest.mark.parametrize(("P", "M"), [(1, 70), (1, 301), (3, 70), (2, 100), (2, 7)])
 def test_weighted_squares_equal_the_full_sum(P, M):
     rng = np.random.RandomState(P + M)
     A, g = rng.randn(M, 30), rng.randn(P, 30)
@@ -17,8 +17,9 @@ def test_weighted_squares_equal_the_full_sum(P, M):
     np.testing.assert_allclose(ours, ours.transpose(0, 2, 1), atol=1e-12)
 
 
-def test_blocks_cover_all_rows_and_one_output_has_one():
-    assert block_ends(1, 500) == [500] and block_ends(5, 63) == [63]
+def test_blocks_cover_all_rows_and_a_small_matrix_alone_has_one():
+    assert block_ends(1, 128) == [128] and block_ends(5, 63) == [63]
+    assert block_ends(1, 500) == [125, 250, 375, 500]
     assert block_ends(5, 128) == [32, 64, 96, 128]
     ends = block_ends(2, 70)
     assert len(ends) == BLOCKS and ends[-1] == 70 and ends == sorted(set(ends))
