@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from dgpbench.models.triangular import product
+
 
 def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
     return tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(K.shape[0], dtype=K.dtype))
@@ -19,17 +21,17 @@ def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
     Not symmetric: K is, and then only the symmetric part of its gradient counts.
     """
     T = tf.linalg.set_diag(tf.linalg.band_part(T, -1, 0), 0.5 * tf.linalg.diag_part(T))
-    return tf.matmul(Linv, tf.matmul(T, Linv), transpose_a=True)
+    return product(Linv, product(T, Linv, "lower", "lower", "lower"), "upper", transpose_a=True)
 
 
-def _times(C: tf.Tensor, A: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """C_p A for each C_p of C (P, M, M), as one product."""
-    return tf.reshape(tf.matmul(tf.reshape(C, (-1, C.shape[2])), A, transpose_b=transpose_b), C.shape)
+def _times(C: tf.Tensor, A: tf.Tensor, a: str, transpose_b: bool = False) -> tf.Tensor:
+    """C_p A for each C_p of C (P, M, M), as one product; `a` as in `product`."""
+    return tf.reshape(product(tf.reshape(C, (-1, C.shape[2])), A, b=a, transpose_b=transpose_b), C.shape)
 
 
-def _sum_of_products(C: tf.Tensor, G: tf.Tensor) -> tf.Tensor:
-    """sum_p C_p G_p (M, M) for symmetric C_p, as one product."""
-    return tf.matmul(*(tf.reshape(A, (-1, A.shape[2])) for A in (C, G)), transpose_a=True)
+def _sum_of_products(C: tf.Tensor, G: tf.Tensor, out: str) -> tf.Tensor:
+    """sum_p C_p G_p (M, M) for symmetric C_p, as one product; `out` as there."""
+    return product(*(tf.reshape(A, (-1, A.shape[2])) for A in (C, G)), out=out, transpose_a=True)
 
 
 @tf.custom_gradient
@@ -42,7 +44,8 @@ def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, 
     Linv = _inverse_cholesky(K)
 
     def gradient(_, d_alpha, d_C):
-        dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * tf.cast(_sum_of_products(C, d_C), K.dtype)
+        C_dC = tf.cast(_sum_of_products(C, d_C, "lower"), K.dtype)
+        dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * C_dC  # its lower triangle
         return _through_cholesky(-dA_At, Linv), d_alpha, d_C
 
     return (Linv, alpha, C), gradient
@@ -59,10 +62,10 @@ def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf
 
     def gradient(_, d_alpha, d_C):
         white_alpha, white_C = unfolded(d_alpha, d_C, Linv)
-        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * _sum_of_products(C, white_C)
+        T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * _sum_of_products(C, white_C, "lower")
         return _through_cholesky(-T, Linv), white_alpha, white_C
 
-    folded = tf.matmul(Linv, _times(C, Linv), transpose_a=True)
+    folded = product(Linv, _times(C, Linv, "lower"), "upper", out="symmetric", transpose_a=True)
     return (Linv, tf.matmul(alpha, Linv), folded), gradient
 
 
@@ -76,24 +79,30 @@ def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tenso
     """
     L = tf.linalg.cholesky(K)
     Linv = tf.linalg.triangular_solve(L, tf.eye(K.shape[0], dtype=K.dtype))
-    W = tf.matmul(Linv, R, transpose_a=True)  # P, M, M
-    F = tf.matmul(W, W, transpose_b=True) - tf.matmul(Linv, Linv, transpose_a=True)
+    W = product(Linv, R, "upper", "lower", transpose_a=True)  # P, M, M
+    Kinv = product(Linv, Linv, "upper", "lower", "symmetric", transpose_a=True)
+    F = product(W, W, out="symmetric", transpose_b=True) - Kinv
 
     def gradient(_, d_alpha, G):
         white_alpha = tf.matmul(d_alpha, Linv, transpose_b=True)
-        C_dC = tf.matmul(L, tf.matmul(_sum_of_products(F, G), Linv, transpose_b=True), transpose_a=True)
+        F_G = product(_sum_of_products(F, G, "full"), Linv, b="upper", transpose_b=True)
+        C_dC = product(L, F_G, "upper", out="lower", transpose_a=True)
         T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * C_dC
-        return _through_cholesky(-T, Linv), white_alpha, 2.0 * tf.matmul(Linv, tf.matmul(G, W))
+        dR = 2.0 * product(Linv, tf.matmul(G, W), "lower", out="lower")
+        return _through_cholesky(-T, Linv), white_alpha, dR
 
     return (Linv, tf.matmul(alpha, Linv), F), gradient
 
 
 def unfolded(d_alpha: tf.Tensor, d_C: tf.Tensor, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """The gradients in alpha and C from those in what `folding` made of them."""
-    return tf.matmul(d_alpha, Linv, transpose_b=True), tf.matmul(Linv, _times(d_C, Linv, transpose_b=True))
+    white_C = product(Linv, _times(d_C, Linv, "upper", transpose_b=True), "lower", out="symmetric")
+    return tf.matmul(d_alpha, Linv, transpose_b=True), white_C
 
 
 @tf.custom_gradient
-def outer_square(A: tf.Tensor) -> tf.Tensor:
-    """A A^T (P, M, M). Gradients are symmetric here, so that one product does where autodiff takes two."""
-    return tf.matmul(A, A, transpose_b=True), lambda G: 2.0 * tf.matmul(G, A)
+def outer_square(R: tf.Tensor) -> tf.Tensor:
+    """R R^T (P, M, M) for lower triangles R. Gradients are symmetric here, so that one product does where
+    autodiff takes two; of the gradient in R only the lower triangle is meant."""
+    square = product(R, R, "lower", "upper", "symmetric", transpose_b=True)
+    return square, lambda G: 2.0 * product(G, R, b="lower", out="lower")

@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from dgpbench.perf.cases import Case
 from dgpbench.perf.client import Worker
 from dgpbench.perf.measure import Turns
 from dgpbench.perf.overhead import Clock, Overhead, check_run_overhead
+from dgpbench.perf.steps import ours
 from dgpbench.perf.systems import SYSTEMS
 
 CASE = Case("tiny", batch=60, inputs=3, width=2, num_inducing=10, depth=1)
@@ -52,3 +54,21 @@ def test_clock_counts_after_the_first_block(monkeypatch):
     for step in (1, 21, 81):
         clock.update(step, 0.0, 0.0, None)
     assert clock.rate == 80 / 4
+
+
+LATENT = replace(CASE, latent=1, depth=2, importance=2)
+
+
+@pytest.mark.parametrize(("case", "natural"), [(CASE, ()), (LATENT, (2,))])
+def test_a_dgp_is_timed_as_the_peers_train_it(monkeypatch, case, natural):
+    """DSVI by Adam alone, whatever the default inference is; latent variables with natural steps."""
+    made = []
+
+    class Seen(ours.Trainer):
+        def __init__(self, spec):
+            made.append(spec)
+            super().__init__(spec)
+
+    monkeypatch.setattr(ours, "Trainer", Seen)
+    ours.build(case, "float64")
+    assert made[0].natural_layers == natural and made[0].batch == case.batch

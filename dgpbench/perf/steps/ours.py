@@ -22,7 +22,7 @@ def build(case: Case, precision: str):
     kind += [f"inference.importance_samples={case.importance}"] if case.importance else []
     cfg = compose(
         [
-            *(kind if case.latent else ["model=sgp"]),
+            *(kind if case.latent else ["model=sgp", "inference=dsvi"]),  # the peers train by Adam alone
             f"model.layers=[{layers}]",
             f"model.width={case.width}",
             f"model.num_inducing={case.num_inducing}",
