@@ -31,10 +31,11 @@ def weighted_squares(A: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
 
 
 def from_blocks(parts: list[tf.Tensor]) -> tf.Tensor:
-    """The symmetric matrices (P, M, M) whose block rows (P, rows, columns to the diagonal) these are."""
-    if len(parts) == 1:
-        return parts[0]
-    M = parts[-1].shape[2]
-    lower = tf.concat([tf.pad(part, ((0, 0), (0, 0), (0, M - part.shape[2]))) for part in parts], 1)
-    block = tf.constant([i for i, part in enumerate(parts) for _ in range(part.shape[1])])
-    return tf.where(block[:, None] < block[None, :], tf.linalg.matrix_transpose(lower), lower)
+    """The symmetric matrices (..., M, M) whose block rows (..., rows, columns to the diagonal) these are."""
+    full, start = [], 0
+    for i, part in enumerate(parts):
+        end = part.shape[-1]
+        right = [tf.linalg.matrix_transpose(row[..., start:end]) for row in parts[i + 1 :]]
+        full.append(tf.concat([part, *right], -1))
+        start = end
+    return tf.concat(full, -2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from dgpbench.models.symmetric import block_ends
+from dgpbench.models.symmetric import block_ends, from_blocks
 
 
 def product(
@@ -24,7 +24,7 @@ def product(
     full | lower | upper (triangular); `out` of the result: full | symmetric | lower, where the last asks for
     its lower triangle only, and anything may stand above.
     """
-    by_columns = a == "full" and b != "full"
+    by_columns = a == "full" and b != "full" and out != "symmetric"
     ends, everything = block_ends(1, B.shape[-1]), slice(None)
     parts, start = [], 0
     for end in ends:
@@ -41,7 +41,7 @@ def product(
     if len(parts) == 1:
         return parts[0]
     if out == "symmetric":
-        return _mirrored(parts, ends)
+        return from_blocks(parts)
     if out == "lower":
         parts = [_extended(part, ends[-1], by_columns) for part in parts]
     return tf.concat(parts, -1 if by_columns else -2)
@@ -57,13 +57,3 @@ def _extended(part: tf.Tensor, M: int, column: bool) -> tf.Tensor:
     """A block column with zeros above, or a block row with zeros on its right, of length M."""
     zeros = [(M - part.shape[-2], 0), (0, 0)] if column else [(0, 0), (0, M - part.shape[-1])]
     return tf.pad(part, [(0, 0)] * (part.shape.rank - 2) + zeros)
-
-
-def _mirrored(rows: list[tf.Tensor], ends: list[int]) -> tf.Tensor:
-    """The symmetric matrix whose block rows, up to the diagonal, these are."""
-    full, start = [], 0
-    for i, end in enumerate(ends):
-        right = [tf.linalg.matrix_transpose(row[..., start:end]) for row in rows[i + 1 :]]
-        full.append(tf.concat([rows[i], *right], -1))
-        start = end
-    return tf.concat(full, -2)

@@ -27,6 +27,12 @@ def test_product_equals_the_full_one(side, transpose_a, transpose_b, a, b):
         np.testing.assert_allclose(keep(ours), keep(A @ B), atol=1e-11)
 
 
+def test_symmetric_product_whose_second_factor_is_triangular():
+    L = np.tril(np.random.RandomState(4).randn(M, M))
+    ours = product(tf.constant(L.T), tf.constant(L), b="lower", out="symmetric")
+    np.testing.assert_allclose(ours, L.T @ L, atol=1e-11)
+
+
 @pytest.mark.parametrize("a", SHAPE)
 def test_symmetric_product_equals_the_full_one(a):
     A = SHAPE[a](np.random.RandomState(1).randn(3, M, M))
