@@ -28,7 +28,6 @@ from dgpbench.models.deep_gp import (
     prepare,
     propagate,
 )
-from dgpbench.models.layers import gradient_in_mean_and_covariance
 from dgpbench.models.parameters import constrain
 
 
@@ -210,7 +209,7 @@ def bound_and_gradients(
     with tf.GradientTape() as tape:
         tape.watch(raw)
         values = constrain(raw)
-        prepared, Linv = prepare(model, values, jitter, forms, batch_dtype, rows)
+        prepared, moments = prepare(model, values, jitter, forms, batch_dtype, rows, natural)
         kl = kl_divergences(model, values)
         zero = tf.zeros((), next(iter(raw.values())).dtype)
         kl_ordinary = sum((k for i, k in kl.items() if i not in natural), zero)
@@ -221,13 +220,12 @@ def bound_and_gradients(
     data = sum(tf.cast(value, zero.dtype) for value, _ in parts)
     d_parts = zip(*[tf.nest.flatten(gradient) for _, gradient in parts], strict=True)
     d_flat = [sum(tf.cast(d, t.dtype) for d in ds) for t, ds in zip(flat, d_parts, strict=True)]
-    gradients = tape.gradient(
+    gradients, pairs = tape.gradient(
         [*flat, kl_ordinary],
-        [raw[name] for name in trainable],
+        [[raw[name] for name in trainable], [moments[i] for i in natural]],
         output_gradients=[*d_flat, -tf.ones_like(kl_ordinary)],
         unconnected_gradients=tf.UnconnectedGradients.ZERO,
     )
-    d_prepared = tf.nest.pack_sequence_as(prepared, d_flat)
-    pairs = {i: gradient_in_mean_and_covariance(d_prepared[f"layer{i}"], Linv[i]) for i in natural}
+    data_part = {i: (g_m, tf.cast(g_S, g_m.dtype)) for i, (g_m, g_S) in zip(natural, pairs, strict=True)}
     dense = [tf.convert_to_tensor(g) for g in gradients]  # those of gathered rows come as slices
-    return data - sum(kl.values()), dict(zip(trainable, dense, strict=True)), pairs
+    return data - sum(kl.values()), dict(zip(trainable, dense, strict=True)), data_part

@@ -81,26 +81,29 @@ def prepare(
     forms: Sequence[str] | None = None,
     batch_dtype: tf.DType = tf.float64,
     rows: tf.Tensor | None = None,
-) -> tuple[dict, dict[int, tf.Tensor]]:
-    """What does not depend on the batch: what the batch part reads of every layer, and each GP's L^-1.
+    natural: Sequence[int] = (),
+) -> tuple[dict, dict[int, tuple[tf.Tensor, tf.Tensor]]]:
+    """What does not depend on the batch: what the batch part reads of every layer, and each GP's m and S - I.
 
     `forms` names a form for each layer (layers.py); None takes `white`, which is safe in every precision.
-    `rows` are the training rows of the batch, where q(w) has parameters for each.
+    `rows` are the training rows of the batch, where q(w) has parameters for each. The layers in `natural`
+    have gradients in their m and S - I.
     """
     forms = forms or ("white",) * len(model.layers)
     prepared: dict = {"likelihood": scope(values, "likelihood")}
-    Linv: dict[int, tf.Tensor] = {}
+    moments: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
     for i, (layer, form) in enumerate(zip(model.layers, forms, strict=True)):
         p = scope(values, f"layer{i}")
         if isinstance(layer, GPLayer):
-            prepared[f"layer{i}"], Linv[i] = layers.prepare(layer, p, jitter, form, batch_dtype)
+            made = layers.prepare(layer, p, jitter, form, batch_dtype, i in natural)
+            prepared[f"layer{i}"], moments[i] = made
         elif isinstance(layer, LatentLayer):
             prepared[f"layer{i}"] = latent.prepare(layer, p, rows)
         else:
             prepared[f"layer{i}"] = projection.prepare(p)
     if model.latent:
         prepared["jitter"] = tf.convert_to_tensor(jitter, next(iter(values.values())).dtype)
-    return prepared, Linv
+    return prepared, moments
 
 
 def kl_divergences(model: DeepGP, values: dict[str, tf.Tensor]) -> dict[int, tf.Tensor]:

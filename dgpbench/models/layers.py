@@ -22,7 +22,7 @@ from dgpbench.models import joint
 from dgpbench.models.kernels import Kernel
 from dgpbench.models.parameters import scope
 from dgpbench.models.symmetric import weighted_squares
-from dgpbench.models.whitening import folding, folding_root, outer_square, unfolded, whitening
+from dgpbench.models.whitening import folding, folding_root, outer_square, whitening
 
 VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
 
@@ -118,9 +118,10 @@ def cheaper_form(layer: GPLayer, columns: int, exact: bool) -> str:
 
 
 def prepare(
-    layer: GPLayer, p: dict[str, tf.Tensor], jitter: tf.Tensor, form: str, batch_dtype: tf.DType
-) -> tuple[dict, tf.Tensor]:
-    """The M x M part: what `conditional` reads, which does not depend on the batch, and L^-1.
+    layer: GPLayer, p: dict[str, tf.Tensor], jitter: tf.Tensor, form: str, batch_dtype, natural: bool
+) -> tuple[dict, tuple[tf.Tensor, tf.Tensor]]:
+    """The M x M part: what `conditional` reads, which does not depend on the batch, and the tensors m and
+    S - I that it was made from; a `natural` layer has gradients in both.
 
     In the `white` form S is made in the precision of the batch part, which is the precision it is used in.
     """
@@ -129,7 +130,7 @@ def prepare(
     dtype = Kzz.dtype if form == "quad" else batch_dtype
     R, batch = tf.cast(p["q_sqrt"], dtype), {"kernel": kernel}
     C = outer_square(R) - tf.eye(layer.num_inducing, dtype=dtype)  # S - I
-    if form == "quad" and layer.output_dim > 1:
+    if form == "quad" and layer.output_dim > 1 and not natural:
         Linv, batch["alpha"], batch["C"] = folding_root(Kzz, p["q_mu"], R)
     elif form == "quad":
         Linv, batch["alpha"], batch["C"] = folding(Kzz, p["q_mu"], C)
@@ -142,18 +143,7 @@ def prepare(
         batch["W"] = p["W"]
     if layer.mixed:
         batch["P"] = p["P"]  # width, output_dim
-    return batch, Linv
-
-
-def gradient_in_mean_and_covariance(d_batch: dict, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """dD/dm (P, M) and dD/dS (P, M, M) from the gradient in what `prepare` made, in any form.
-
-    dD/dS is symmetric but for rounding.
-    """
-    g_m, g_S = d_batch["alpha"], d_batch["C"]
-    if "Linv" not in d_batch:
-        g_m, g_S = unfolded(g_m, g_S, Linv)
-    return g_m, tf.cast(g_S, g_m.dtype)
+    return batch, (p["q_mu"], C)
 
 
 def conditional(layer: GPLayer, batch: dict, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -61,7 +61,8 @@ def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf
     Linv = _inverse_cholesky(K)
 
     def gradient(_, d_alpha, d_C):
-        white_alpha, white_C = unfolded(d_alpha, d_C, Linv)
+        white_alpha = tf.matmul(d_alpha, Linv, transpose_b=True)
+        white_C = product(Linv, _times(d_C, Linv, "upper", transpose_b=True), "lower", out="symmetric")
         T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * _sum_of_products(C, white_C, "lower")
         return _through_cholesky(-T, Linv), white_alpha, white_C
 
@@ -92,12 +93,6 @@ def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tenso
         return _through_cholesky(-T, Linv), white_alpha, dR
 
     return (Linv, tf.matmul(alpha, Linv), F), gradient
-
-
-def unfolded(d_alpha: tf.Tensor, d_C: tf.Tensor, Linv: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The gradients in alpha and C from those in what `folding` made of them."""
-    white_C = product(Linv, _times(d_C, Linv, "upper", transpose_b=True), "lower", out="symmetric")
-    return tf.matmul(d_alpha, Linv, transpose_b=True), white_C
 
 
 @tf.custom_gradient

@@ -138,11 +138,13 @@ def test_fast_bound_and_gradient_equal_the_definition(form, samples):
         np.testing.assert_allclose(gradients[name], expected[name], atol=1e-8 * scale, err_msg=name)
 
 
-def test_natural_pair_is_the_data_gradient_in_m_and_S():
-    """dD/dm and dD/dS by finite differences of the bound plus its KL."""
+@pytest.mark.parametrize("P", [1, 2])
+@pytest.mark.parametrize("form", ["quad", "half", "white"])
+def test_natural_pair_is_the_data_gradient_in_m_and_S(form, P):
+    """dD/dm and dD/dS of the last output by finite differences of the bound plus its KL."""
     rng = np.random.RandomState(6)
-    X, Y = _data(rng, N=15, P=1)
-    model, values = sgp(rng, P=1, M=4)
+    X, Y = _data(rng, N=15, P=P)
+    model, values = sgp(rng, P=P, M=4)
     _, _, natural = bound_and_gradients(
         model,
         raw_tensors(values),
@@ -152,26 +154,28 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S():
         trainable=[],
         natural=(0,),
         jitter=tf.constant(1e-6, tf.float64),
-        forms=("quad",),
+        forms=(form,),
         batch_dtype=tf.float64,
     )
-    g_m, g_S = (g.numpy()[0] for g in natural[0])
+    g_m, g_S = (g.numpy()[-1] for g in natural[0])
+    m, L = values["layer0/q_mu"], values["layer0/q_sqrt"]
 
-    def data(m, S):
-        changed = values | {"layer0/q_mu": m[None], "layer0/q_sqrt": np.linalg.cholesky(S)[None]}
+    def data(m_last, S_last):
+        q_mu, q_sqrt = m.copy(), L.copy()
+        q_mu[-1], q_sqrt[-1] = m_last, np.linalg.cholesky(S_last)
+        changed = values | {"layer0/q_mu": q_mu, "layer0/q_sqrt": q_sqrt}
         bound = lower_bound(model, raw_tensors(changed), *columns(X, Y), _no_noise(15), num_data=15)
-        kl = kl_divergence(tf.constant(m[None]), tf.constant(np.linalg.cholesky(S)[None]))
-        return float(bound) + float(kl)
+        return float(bound) + float(kl_divergence(tf.constant(q_mu), tf.constant(q_sqrt)))
 
-    m, L = values["layer0/q_mu"][0], values["layer0/q_sqrt"][0]
-    S, h = L @ L.T, 1e-5
+    m_last, S, h = m[-1], L[-1] @ L[-1].T, 1e-5
     for i in range(4):
         e = np.eye(4)[i] * h
-        assert g_m[i] == pytest.approx((data(m + e, S) - data(m - e, S)) / (2 * h), rel=1e-5, abs=1e-5)
+        slope = (data(m_last + e, S) - data(m_last - e, S)) / (2 * h)
+        assert g_m[i] == pytest.approx(slope, rel=1e-5, abs=1e-5)
         for j in range(i + 1):
             E = np.zeros((4, 4))
             E[i, j] = E[j, i] = h
-            slope = (data(m, S + E) - data(m, S - E)) / (2 * h)
+            slope = (data(m_last, S + E) - data(m_last, S - E)) / (2 * h)
             assert (1 if i == j else 2) * g_S[i, j] == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
