@@ -1,7 +1,8 @@
 """Interleaved measurement: in every round each system has one turn of about the same length.
 
-A machine's speed drifts; what is compared is measured within seconds of each other. Each case starts fresh
-workers, so that peak memory and compilation are those of the case.
+A machine's speed drifts; what is compared is measured within seconds of each other, and so are the matrix
+products that a step is held to. Each case starts fresh workers, so that peak memory and compilation are those
+of the case.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dgpbench.perf.cases import Case
 from dgpbench.perf.client import Worker, WorkerError
 from dgpbench.perf.systems import MALLOC, System
 
-SCHEMA = 1
+SCHEMA = 2
 PRODUCTS = {"tensorflow": "matmul", "numpy": "blas"}  # whose matrix products count for the peak: their worker
 MAX_STEPS = 2000  # of one turn
 PAUSE = 0.05  # seconds between turns, so that idle threads have gone to sleep
@@ -107,7 +108,7 @@ def measure(
         "settings": asdict(settings) | {"malloc": MALLOC},
         "versions": {},
         "malloc_kept": {},
-        "peak_gflops": {dtype: {name: [] for name in PRODUCTS} for dtype in ("float64", "float32")},
+        "peak_gflops": {},  # of matrix products, by case, precision and library: one rate for each round
         "cases": {case.name: case.to_dict() for case in cases},
         "cells": [],
         "notes": [],
@@ -120,19 +121,21 @@ def measure(
             text = f"{system.name} is left out: no environment has it; `make perf` makes those of the peers"
             results["notes"].append(text)
             note(text)
-    with tempfile.TemporaryDirectory(prefix="dgpbench-perf-") as folder:
+    with tempfile.TemporaryDirectory(prefix="dgpbench-perf-") as folder, ExitStack() as stack:
         logs = Path(folder)
-        _peak(results, pythons["dgpbench"], settings, logs, note)
+        products = _products(stack, pythons["dgpbench"], settings, logs, note)
         for case in cases:
             note(f"{case.name}: batch {case.batch}, M {case.num_inducing}, widths {case.widths}")
-            _case(results, case, [s for s in present if s.takes(case)], pythons, settings, logs, note)
+            takers = [s for s in present if s.takes(case)]
+            _case(results, case, takers, products, pythons, settings, logs, note)
             keep(results)
-        _peak(results, pythons["dgpbench"], settings, logs, note)
-    keep(results)
     return results
 
 
-def _case(results, case: Case, systems, pythons, settings: Settings, logs: Path, note: Note) -> None:
+def _case(results, case: Case, systems, products, pythons, settings: Settings, logs: Path, note: Note):
+    """One case by all systems, in turns with each other and with the matrix products."""
+    for one in products.values():
+        one.cell["step_ms"].clear()
     with ExitStack() as stack:
         turns = []
         for system in systems:
@@ -153,6 +156,13 @@ def _case(results, case: Case, systems, pythons, settings: Settings, logs: Path,
             for i in range(len(turns)):
                 time.sleep(PAUSE)
                 turns[(i + number) % len(turns)].turn()  # nobody is always first
+            for one in products.values():
+                time.sleep(PAUSE)
+                one.turn()
+        rates = results["peak_gflops"].setdefault(case.name, {})
+        for (dtype, name), one in products.items():
+            found = [flops.PEAK_FLOPS / (ms * 1e6) for ms in one.cell["step_ms"]]
+            rates.setdefault(dtype, {})[name] = found
         for one in turns:
             results["cells"].append(one.cell)
             if not one.alive:
@@ -163,23 +173,15 @@ def _missing(case: Case, system: System, reason: str) -> dict:
     return {"case": case.name, "system": system.name, "status": "failed", "reason": reason, "step_ms": []}
 
 
-def _peak(results: dict, python: str, settings: Settings, logs: Path, note: Note) -> None:
-    """Matmul rates of both precisions by each library, in turns; measured before and after the cases."""
-    with ExitStack() as stack:
-        turns = {}
-        for dtype, rates in results["peak_gflops"].items():
-            for name in rates:
-                worker = Worker.of(
-                    python, PRODUCTS[name], dtype, settings.threads, logs / f"{name}-{dtype}.log"
-                )
-                one = Turns(flops.PEAK, System(PRODUCTS[name], dtype), stack.enter_context(worker))
-                one.start(settings.turn_seconds)
-                turns[dtype, name] = one
-        for _ in range(settings.rounds):
-            for one in turns.values():
-                time.sleep(PAUSE)
-                one.turn()
-    for (dtype, name), one in turns.items():
-        if not one.alive:
-            note(f"matrix products of {name} in {dtype}: {one.cell['reason']}")
-        results["peak_gflops"][dtype][name] += [flops.PEAK_FLOPS / (ms * 1e6) for ms in one.cell["step_ms"]]
+def _products(stack: ExitStack, python: str, settings: Settings, logs: Path, note: Note) -> dict:
+    """Matrix products of both precisions by each library, ready for their turns."""
+    turns = {}
+    for dtype in ("float64", "float32"):
+        for name, kind in PRODUCTS.items():
+            worker = Worker.of(python, kind, dtype, settings.threads, logs / f"{name}-{dtype}.log")
+            one = Turns(flops.PEAK, System(kind, dtype), stack.enter_context(worker))
+            one.start(settings.turn_seconds)
+            if not one.alive:
+                note(f"matrix products of {name} in {dtype}: {one.cell['reason']}")
+            turns[dtype, name] = one
+    return turns

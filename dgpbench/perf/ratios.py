@@ -99,10 +99,14 @@ def summaries(results: dict) -> list[Summary]:
     return out
 
 
-def peak(results: dict) -> dict[str, float]:
-    """Matmul peak in flop/s by dtype: the best rate that any library reached, NaN if none was seen."""
-    best = lambda rates: max((rate for found in rates.values() for rate in found), default=math.nan)  # noqa: E731
-    return {dtype: 1e9 * best(rates) for dtype, rates in results["peak_gflops"].items()}
+def peak(results: dict, case: str) -> dict[str, float]:
+    """Matmul peak in flop/s by dtype, in turns with this case: the better library's median, or NaN."""
+    peaks = {}
+    for dtype in ("float64", "float32"):
+        rates = results["peak_gflops"].get(case, {}).get(dtype, {})
+        medians = [statistics.median(found) for found in rates.values() if found]
+        peaks[dtype] = 1e9 * max(medians, default=math.nan)
+    return peaks
 
 
 def rate_and_share(results: dict, cell: dict) -> tuple[float, float]:
@@ -110,8 +114,8 @@ def rate_and_share(results: dict, cell: dict) -> tuple[float, float]:
     system = SYSTEMS[cell["system"]]
     case = system.at(Case(**results["cases"][cell["case"]]))
     work = flops.count(case, flops.exact(system.library, system.precision))
-    seconds = median_ms(cell) / 1e3
-    return work.total / seconds / 1e9, flops.limit_seconds(work, system.precision, peak(results)) / seconds
+    seconds, limit = median_ms(cell) / 1e3, peak(results, cell["case"])
+    return work.total / seconds / 1e9, flops.limit_seconds(work, system.precision, limit) / seconds
 
 
 def summary_lines(results: dict) -> list[str]:

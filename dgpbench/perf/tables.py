@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dgpbench.perf.ratios import PAIRS, cells_of, median_ms, rate_and_share, ratio, summary_lines
+from dgpbench.perf.ratios import PAIRS, cells_of, median_ms, peak, rate_and_share, ratio, summary_lines
 from dgpbench.perf.systems import SYSTEMS
 
 NOTHING = "–"
@@ -103,17 +103,17 @@ def _number(value: float | None, form: str) -> str:
 def facts(results: dict) -> list[str]:
     """What the numbers were measured on and with."""
     settings, machine = results["settings"], results["machine"]
+    peaks = [peak(results, case) for case in results["peak_gflops"]]
     rates = ", ".join(
-        f"{dtype} {max(found):.1f} ({library})"
-        for dtype, by_library in results["peak_gflops"].items()
-        for library, found in by_library.items()
-        if found
+        f"{dtype} {min(found) / 1e9:.1f} to {max(found) / 1e9:.1f}"
+        for dtype in ("float64", "float32")
+        if (found := [one[dtype] for one in peaks if not math.isnan(one[dtype])])
     )
     lines = [
         f"{results['started']}, {machine['processor']}, {settings['threads']} threads",
         f"{settings['rounds']} rounds of {settings['turn_seconds']:g} s turns, interleaved, "
         "same malloc settings for all, denormal numbers flushed to zero",
-        f"matmul in this run, GFLOP/s: {rates}; the best of each is the limit",
+        f"matmul in turns with each case, the better median of TensorFlow and NumPy, GFLOP/s: {rates}",
     ]
     unkept = [name for name, kept in results["malloc_kept"].items() if not kept]
     if unkept:

@@ -10,6 +10,7 @@ from dgpbench.errors import UserError
 from dgpbench.perf import measure
 from dgpbench.perf.cases import CASES, Case, select
 from dgpbench.perf.client import Worker, WorkerError
+from dgpbench.perf.flops import PEAK_FLOPS
 from dgpbench.perf.measure import Settings, Turns, steps_per_turn
 from dgpbench.perf.serve import NUMERICAL
 from dgpbench.perf.systems import SYSTEMS, System, interpreters, worker_environment
@@ -111,11 +112,17 @@ def test_systems_take_turns_and_nobody_is_always_first(tmp_path, monkeypatch):
     make = lambda python, library, *rest: fake(tmp_path, kinds[library])  # noqa: E731
     monkeypatch.setattr(measure.Worker, "of", make)
     systems = [SYSTEMS["gpflux-float64"], SYSTEMS["gpytorch-float64"], SYSTEMS["gpflow-float64"]]
-    results = {"cells": [], "versions": {}, "malloc_kept": {}}
-    notes = []
-    measure._case(results, CASE, systems, dict.fromkeys(kinds, ""), Settings(3, 0.2), tmp_path, notes.append)
-    a, b = "gpflux-float64", "gpytorch-float64"
-    assert order == [a, b, b, a, a, b]
+    results = {"cells": [], "versions": {}, "malloc_kept": {}, "peak_gflops": {}}
+    notes, pythons, settings = [], dict.fromkeys(kinds, ""), Settings(3, 0.2)
+    with fake(tmp_path, "well") as worker:
+        products = Recording(CASE, System("blas", "float64"), worker)
+        products.start(0.2)
+        products.cell["step_ms"].append(1.0)  # of a case before this one
+        ready = {("float64", "numpy"): products}
+        measure._case(results, CASE, systems, ready, pythons, settings, tmp_path, notes.append)
+    a, b, m = "gpflux-float64", "gpytorch-float64", "blas-float64"
+    assert order == [a, b, m, b, a, m, a, b, m]  # matrix products in every round, too
+    assert results["peak_gflops"][CASE.name]["float64"]["numpy"] == pytest.approx([PEAK_FLOPS / 1e7] * 3)
     assert {c["system"]: c["status"] for c in results["cells"]} == {
         a: "ok",
         b: "nan",
