@@ -20,6 +20,7 @@ for _flag in _XLA:
     if _flag.split("=")[0] not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_flag}".strip()
 
+SIDE_BY_SIDE = 4  # threads: with more, there are not operations enough to keep them busy
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
 
 
@@ -65,16 +66,20 @@ with quiet_start():
     GPUS = tf.config.list_physical_devices("GPU")
 
 
-def set_threads(threads: int | None) -> int:
-    """Use `threads` cores for TensorFlow; all of those this process may use when None. Returns the number."""
+def set_threads(threads: int | None, inside: bool = True) -> int:
+    """Use `threads` cores for TensorFlow; all of those this process may use when None. Returns the number.
+
+    Without `inside`, few threads run operations side by side and none of them inside an operation.
+    """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = threads or available
-    if tf.config.threading.get_intra_op_parallelism_threads() != wanted:
+    threading, wanted = tf.config.threading, threads or available
+    pools = (wanted if inside or wanted > SIDE_BY_SIDE else 1, wanted)
+    if pools != (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()):
         try:
-            tf.config.threading.set_intra_op_parallelism_threads(wanted)
-            tf.config.threading.set_inter_op_parallelism_threads(wanted)
+            threading.set_intra_op_parallelism_threads(pools[0])
+            threading.set_inter_op_parallelism_threads(pools[1])
         except RuntimeError:  # TensorFlow has started: its thread pools cannot change any more
-            return tf.config.threading.get_intra_op_parallelism_threads() or available
+            return threading.get_inter_op_parallelism_threads() or available
     return wanted
 
 

@@ -39,7 +39,9 @@ class GPModel:
 
     def __init__(self, cfg: dict):
         self.cfg = cfg
-        self.threads = set_threads(cfg["threads"])
+        # The thread pool inside operations also runs the batch part of joint samples, and prediction with
+        # latent variables is long; all else is faster without it.
+        self.threads = set_threads(cfg["threads"], inside=self.latent)
         self.device = choose_device(cfg["device"])
         self.model: DeepGP | None = None
         self.values: dict[str, np.ndarray] = {}

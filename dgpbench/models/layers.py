@@ -109,7 +109,7 @@ def cheaper_form(layer: GPLayer, columns: int, exact: bool) -> str:
     """Which form needs fewer products in float64 (`exact`), or among the safe ones.
 
     Beside P each for the variance and its gradient, `white` pays 2 of M x M by M x columns, for A and its
-    gradient, `half` pays 1 and P of M x M by M x M, `quad` pays none and 2 P + 3 (P > 1) or 4 of those.
+    gradient, `half` pays 1 and P of M x M by M x M, `quad` pays none and 2 P + 2 (P > 1) or 4 of those.
     """
     inducing = layer.output_dim * layer.num_inducing
     if exact and 2 * columns > 3 * inducing:

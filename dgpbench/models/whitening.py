@@ -72,7 +72,7 @@ def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf
 
 @tf.custom_gradient
 def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """`folding` of C = R R^T - I (P, M, M) from R: 5 P + 3 products of M x M where R R^T and `folding`, with
+    """`folding` of C = R R^T - I (P, M, M) from R: 5 P + 2 products of M x M where R R^T and `folding`, with
     their gradients, need 7 P.
 
     L^-T C L^-1 = W W^T - K^-1 =: F with W = L^-T R. For a gradient G in F, dR = 2 L^-1 G W, and what the
@@ -86,10 +86,10 @@ def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tenso
 
     def gradient(_, d_alpha, G):
         white_alpha = tf.matmul(d_alpha, Linv, transpose_b=True)
-        F_G = product(_sum_of_products(F, G, "full"), Linv, b="upper", transpose_b=True)
-        C_dC = product(L, F_G, "upper", out="lower", transpose_a=True)
+        G_Linv = _times(G, Linv, "upper", transpose_b=True)  # G_p L^-T
+        C_dC = product(L, _sum_of_products(F, G_Linv, "full"), "upper", out="lower", transpose_a=True)
         T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * C_dC
-        dR = 2.0 * product(Linv, tf.matmul(G, W), "lower", out="lower")
+        dR = 2.0 * product(G_Linv, W, out="lower", transpose_a=True)
         return _through_cholesky(-T, Linv), white_alpha, dR
 
     return (Linv, tf.matmul(alpha, Linv), F), gradient

@@ -6,6 +6,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from dgpbench.engine.context import RunContext, Silent
@@ -24,11 +26,19 @@ SHARED = ("dataset=arm8", "dataset.n=10000", "protocol.train_fraction=0.9", "inf
 
 
 def measure(models: Sequence[str], repeats: int, extra: Sequence[str], note: Callable) -> list[dict]:
-    """Seconds of prediction and of the whole evaluation, medians after a first call."""
-    return [{"model": name} | _one([*SHARED, *MODELS[name], *extra], repeats, note, name) for name in models]
+    """Seconds of prediction and of the whole evaluation, medians after a first call; each model in a process
+    of its own, as the thread pools of TensorFlow are those of the first model of a process."""
+    found = []
+    for name in models:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            one = pool.submit(_one, [*SHARED, *MODELS[name], *extra], repeats, name).result()
+        whole, own = (one["rows"] / one[key] for key in ("seconds", "predict_seconds"))
+        note(f"{name}: {whole:,.0f} rows/s, of prediction alone {own:,.0f}")
+        found.append({"model": name} | one)
+    return found
 
 
-def _one(overrides: list[str], repeats: int, note: Callable, name: str) -> dict:
+def _one(overrides: list[str], repeats: int, name: str) -> dict:
     from dgpbench.config import compose
     from dgpbench.data import load_split
     from dgpbench.experiment import evaluate_model
@@ -66,7 +76,6 @@ def _one(overrides: list[str], repeats: int, note: Callable, name: str) -> dict:
             whole.append(time.perf_counter() - began)
             predicting.append(spent)
     seconds, own = statistics.median(whole[1:]), statistics.median(predicting[1:])
-    note(f"{name}: {split.n_test / seconds:,.0f} rows/s, of prediction alone {split.n_test / own:,.0f}")
     facts = {"rows": split.n_test, "seconds": seconds, "predict_seconds": own, "first_seconds": whole[0]}
     samples = cfg["protocol"]["latent_samples" if model.latent else "test_samples"]
     return facts | {"samples": samples, "draws": cfg["protocol"]["draws"]}

@@ -63,7 +63,7 @@ def _layer(case: Case, i: int, form: str) -> Flops:
         batch += 2 * M * M * B  # A = L^-1 K
         square += 2 * P * M**3  # L^-T C
     else:
-        folding = min(4 * P, 2 * P + 3)  # products for L^-T C L^-1, and back, beside what all forms need
+        folding = min(4 * P, 2 * P + 2)  # products for L^-T C L^-1, and back, beside what all forms need
         square += folding * 2 * M**3 + 2 * 2 * P * M * M  # and m L^-1
     return Flops(batch, square)
 

@@ -33,7 +33,8 @@ def build(case: Case, precision: str):
     X, Y, _ = case.data("float64")
     model, values, fixed, _ = init.build(cfg, X, Y, seed=0)
     raw = unconstrain(values)
-    threads, device = tf.config.threading.get_intra_op_parallelism_threads(), choose_device("cpu")
+    threads = set_threads(tf.config.threading.get_inter_op_parallelism_threads() or None, bool(case.latent))
+    device = choose_device("cpu")
     trainer = Trainer(step_spec(cfg, model, raw, fixed, case.batch, False, threads, device))
     jitter = cfg["model"]["jitter"] or JITTER[precision]
     rates = rates_from_config(cfg["inference"])
