@@ -246,7 +246,7 @@ def test_ten_thousand_records_in_under_five_seconds_without_tensorflow(tmp_path)
 
 
 def test_the_overview_has_begun_variants_with_experiments_of_their_own():
-    """The records that come with the project have table 5.1 in 10,000 steps, and not in 100,000."""
+    """The records that come with the project have table 5.1 in 10,000 steps, and little of it in 100,000."""
     from pathlib import Path
 
     from dgpbench.report.load import all_tables
@@ -254,7 +254,7 @@ def test_the_overview_has_begun_variants_with_experiments_of_their_own():
 
     results = Path(__file__).resolve().parents[2] / "results"
     tables = {(t.spec.name, *t.spec.chosen): t for t in all_tables(scan(results), results)}
-    assert tables["5.1", "10k"].done >= 18 and tables["5.1",].done == 0
+    assert tables["5.1", "10k"].done >= 18 > tables["5.1",].done >= 6
     assert ("S7", "10k") not in tables and tables["S7",].done > 0
     cells = tables["5.1", "10k"].cells
     assert cells["solar", "LV-GP IWVI"].published.value == 0.07
