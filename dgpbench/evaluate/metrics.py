@@ -122,8 +122,12 @@ class RegressionScorer:
             truth = np.reshape(self.split.log_density(original_X, original_Y), -1)
             metrics.update(kl_to_truth(truth, points["log_density"] - self.log_scale))
         details = {"pit_histogram": calibration.pit_histogram(points["pit"])}
-        return metrics, details, self._predictions(points, original_Y, rows), self._draws(
-            points["draws"], original_X[self.kept], original_Y[self.kept], rows[self.kept])
+        return (
+            metrics,
+            details,
+            self._predictions(points, original_Y, rows),
+            self._draws(points["draws"], original_X[self.kept], original_Y[self.kept], rows[self.kept]),
+        )
 
     @property
     def log_scale(self) -> float:
@@ -189,4 +193,3 @@ def kl_to_truth(true_log_density: np.ndarray, log_density: np.ndarray) -> dict[s
     gap = true_log_density - log_density
     se = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else None
     return {"test_kl_to_truth": float(gap.mean()), "test_kl_to_truth_se": se}
-

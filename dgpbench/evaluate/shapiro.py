@@ -28,10 +28,10 @@ def royston_coefficients(n: int) -> np.ndarray:
     if n > 5:
         a[-2] = polyval(root, C2) + m[-2] / np.sqrt(total)
         exact = 2
-    tail_m, tail_a = m[n - exact:], a[n - exact:]
+    tail_m, tail_a = m[n - exact :], a[n - exact :]
     scale = np.sqrt((total - 2 * tail_m @ tail_m) / (1 - 2 * tail_a @ tail_a))
-    a[exact:n - exact] = m[exact:n - exact] / scale
-    a[:exact] = -a[: -exact - 1:-1]
+    a[exact : n - exact] = m[exact : n - exact] / scale
+    a[:exact] = -a[: -exact - 1 : -1]
     a.setflags(write=False)
     return a
 

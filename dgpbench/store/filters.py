@@ -13,8 +13,22 @@ from dgpbench.store.schema import STATUSES
 from dgpbench.suggest import did_you_mean
 from dgpbench.validate import flatten
 
-LABELS = ("dataset", "model", "inference", "protocol", "experiment", "split", "seed", "status", "key",
-          "config_key", "device", "threads", "data_hash", "git_commit")
+LABELS = (
+    "dataset",
+    "model",
+    "inference",
+    "protocol",
+    "experiment",
+    "split",
+    "seed",
+    "status",
+    "key",
+    "config_key",
+    "device",
+    "threads",
+    "data_hash",
+    "git_commit",
+)
 PREFIXED = ("key", "config_key", "data_hash", "git_commit")  # hashes may be given by their first digits
 
 

@@ -74,8 +74,9 @@ def find_done(results: str | Path, cfg: dict, key: str) -> Unit | None:
     return unit if unit is not None and unit.record["status"] == "done" else None
 
 
-def scan(results: str | Path, *, reference: bool = True, traces: bool = False,
-         warn: Warn = to_stderr) -> list[Unit]:
+def scan(
+    results: str | Path, *, reference: bool = True, traces: bool = False, warn: Warn = to_stderr
+) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
     Of several records with one key the first in this order stays: the user's own before reference, done

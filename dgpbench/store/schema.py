@@ -43,9 +43,22 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "files": (dict,),  # companion name -> sha256, bytes
 }
 EMPTY: dict[str, Any] = {
-    "reason": None, "experiment": None, "deviations": [], "data_hash": None, "sizes": {}, "metrics": {},
-    "details": {}, "training": {}, "wall_seconds": None, "steps_per_second": None, "threads": None,
-    "device": None, "versions": {}, "git_commit": None, "notes": [], "files": {},
+    "reason": None,
+    "experiment": None,
+    "deviations": [],
+    "data_hash": None,
+    "sizes": {},
+    "metrics": {},
+    "details": {},
+    "training": {},
+    "wall_seconds": None,
+    "steps_per_second": None,
+    "threads": None,
+    "device": None,
+    "versions": {},
+    "git_commit": None,
+    "notes": [],
+    "files": {},
 }
 
 
@@ -56,9 +69,19 @@ def build_record(cfg: dict, *, key: str, config_key: str, status: str, **fields:
     where one is an error.
     """
     labels = {group: cfg[group]["name"] for group in ("dataset", "model", "inference", "protocol")}
-    record = {"schema": SCHEMA_VERSION, "key": key, "config_key": config_key, "status": status, **labels,
-              "split": cfg["split"], "seed": cfg["seed"], "experiment": cfg.get("experiment"), "config": cfg,
-              "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"), **fields}
+    record = {
+        "schema": SCHEMA_VERSION,
+        "key": key,
+        "config_key": config_key,
+        "status": status,
+        **labels,
+        "split": cfg["split"],
+        "seed": cfg["seed"],
+        "experiment": cfg.get("experiment"),
+        "config": cfg,
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **fields,
+    }
     for name, value in record.get("metrics", {}).items():
         if status == "done" and value is not None and not math.isfinite(value):
             raise ValueError(f"metric {name} of a done record is {value}")

@@ -23,21 +23,36 @@ FORMATS = ("table", "csv", "json", "markdown")
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
-        "show", help="show records as a table",
-        description="Show records: one line per config with mean (standard error) over its splits.")
-    parser.add_argument("filters", nargs="*", metavar="field=value",
-                        help="only these, such as dataset=kin8nm model=dgp* model.num_inducing=50,100")
+        "show",
+        help="show records as a table",
+        description="Show records: one line per config with mean (standard error) over its splits.",
+    )
+    parser.add_argument(
+        "filters",
+        nargs="*",
+        metavar="field=value",
+        help="only these, such as dataset=kin8nm model=dgp* model.num_inducing=50,100",
+    )
     parser.add_argument("--each", action="store_true", help="one line per record")
     parser.add_argument("--failed", action="store_true", help="what is not done, with reason and log")
-    parser.add_argument("--metric", action="append", default=[], metavar="NAME",
-                        help="metric to show (several: comma or repeated; 'all' for all)")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="metric to show (several: comma or repeated; 'all' for all)",
+    )
     parser.add_argument("--sort", metavar="COLUMN", help="sort by this column")
     parser.add_argument("--reverse", action="store_true", help="sort downwards")
     parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
-    parser.add_argument("--results", metavar="DIR",
-                        help="folder of results (or DGPBENCH_RESULTS; default: results)")
-    parser.add_argument("--export", metavar="FILE.jsonl.gz",
-                        help="write the records to this file too, as in results/reference")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+    )
+    parser.add_argument(
+        "--export",
+        metavar="FILE.jsonl.gz",
+        help="write the records to this file too, as in results/reference",
+    )
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
 

@@ -40,8 +40,12 @@ def per_record(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
         record = unit.record
         row = {name: record[name] for name in (*NAMES, "split", "seed", "status")}
         row.update({name: record["metrics"].get(name) for name in metrics})
-        row.update(seconds=record["wall_seconds"], reason=record["reason"] or "", key=record["key"][:8],
-                   place=str(unit.path if unit.is_reference else unit.folder))
+        row.update(
+            seconds=record["wall_seconds"],
+            reason=record["reason"] or "",
+            key=record["key"][:8],
+            place=str(unit.path if unit.is_reference else unit.folder),
+        )
         rows.append(row)
     return rows
 
@@ -88,6 +92,9 @@ def _variants(examples: dict[str, dict]) -> dict[str, str]:
 def _settings(record: dict) -> dict:
     flat = flatten(record["config"] | {"likelihood": likelihood_settings(record["config"])})
     likelihood = flat["likelihood.name"]  # unlike other names it stands for no other field
-    kept = {f: v for f, v in flat.items()
-            if f not in NOT_A_VARIANT and not f.startswith(NOT_SETTINGS) and not f.endswith(".name")}
+    kept = {
+        f: v
+        for f, v in flat.items()
+        if f not in NOT_A_VARIANT and not f.startswith(NOT_SETTINGS) and not f.endswith(".name")
+    }
     return {**kept, "likelihood": likelihood, "data": (record["data_hash"] or "")[:8]}

@@ -34,15 +34,25 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_WRITE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
 
 
-def write_unit(results: str | Path, record: dict, *, predictions: dict | None = None,
-               draws: dict | None = None, params: dict | None = None, force: bool = False) -> Unit:
+def write_unit(
+    results: str | Path,
+    record: dict,
+    *,
+    predictions: dict | None = None,
+    draws: dict | None = None,
+    params: dict | None = None,
+    force: bool = False,
+) -> Unit:
     """Store a record with its companions; returns the unit that stands afterwards.
 
     A done record is replaced only with `force`; any other is replaced by whatever comes later.
     """
     validate_record(record)
-    contents = ((PREDICTIONS, predictions, _write_parquet), (DRAWS, draws, _write_parquet),
-                (PARAMS, params, _write_npz))
+    contents = (
+        (PREDICTIONS, predictions, _write_parquet),
+        (DRAWS, draws, _write_parquet),
+        (PARAMS, params, _write_npz),
+    )
     with _clear_errors(results):
         folder = _own_folder(results, record)
         folder.mkdir(parents=True, exist_ok=True)

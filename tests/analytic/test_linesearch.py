@@ -18,7 +18,7 @@ from dgpbench.models.parameters import unconstrain
 
 @pytest.mark.parametrize("best", [3e-7, 0.02, 1.0, 17.0])
 def test_best_step_of_a_known_curve(best):
-    gamma, value = best_step(lambda g: -np.log(g / best) ** 2, -1e9)
+    gamma, value = best_step(lambda g: -(np.log(g / best) ** 2), -1e9)
     assert gamma == pytest.approx(best, rel=1e-3)
     assert value == pytest.approx(0.0, abs=1e-6)
 
@@ -27,7 +27,7 @@ def test_best_step_beside_a_wall_and_with_two_peaks():
     """Beyond 0.5 no step is possible; of two peaks the higher is taken, though it is the narrower."""
     gamma, _ = best_step(lambda g: g if g <= 0.5 else -np.inf, 0.0)
     assert gamma == pytest.approx(0.5, rel=1e-3) and gamma <= 0.5
-    peaks = lambda g: np.exp(-np.log(g / 1e-4) ** 2) + 2 * np.exp(-4 * np.log(g / 3.0) ** 2)  # noqa: E731
+    peaks = lambda g: np.exp(-(np.log(g / 1e-4) ** 2)) + 2 * np.exp(-4 * np.log(g / 3.0) ** 2)  # noqa: E731
     assert best_step(peaks, 0.0)[0] == pytest.approx(3.0, rel=1e-3)
 
 
@@ -63,9 +63,11 @@ def test_signs_of_the_square_root_do_not_matter():
     m, L = _q(values)
     other = L * np.array([1.0, -1, 1, -1, -1, 1])
     g = _gradients(X, Y, model, values)
-    for find in (lambda L: natgrad.xi("meanvar_sqrt", m, L)[1],
-                 lambda L: natgrad.gradient("meanvar_sqrt", m, L, *g)[1],
-                 lambda L: natgrad.xi_direction("meanvar_sqrt", m, L, *natgrad.direction(m, L, *g))[1]):
+    for find in (
+        lambda L: natgrad.xi("meanvar_sqrt", m, L)[1],
+        lambda L: natgrad.gradient("meanvar_sqrt", m, L, *g)[1],
+        lambda L: natgrad.xi_direction("meanvar_sqrt", m, L, *natgrad.direction(m, L, *g))[1],
+    ):
         np.testing.assert_allclose(find(other), find(L), rtol=1e-9, atol=1e-9)
 
 

@@ -57,9 +57,7 @@ def test_gradient_ascent_is_rate_times_gradient():
 def test_adam_takes_its_gradient_before_or_after_the_natural_step(alternate):
     """Jointly, both updates come from one gradient; in turn, Adam's is taken at the new q(u)."""
     trainer, (X, Y, model, values) = _after_one_step("ngd_adam", alternate)
-    m, L = natgrad.natural_step(
-        *_q(values), *_gradients(X, Y, model, values), tf.constant(GAMMA, tf.float64)
-    )
+    m, L = natgrad.natural_step(*_q(values), *_gradients(X, Y, model, values), tf.constant(GAMMA, tf.float64))
     np.testing.assert_allclose(trainer.raw["layer0/q_mu"].numpy(), m, atol=1e-8)
     moved = _with(values, m, L)
     expected = _gradient(X, Y, model, moved if alternate else values)

@@ -51,10 +51,19 @@ def ray_cluster(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    folder, token = Path(tempfile.mkdtemp(prefix="ray-")), {
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    options = ["--head", "--block", f"--port={port}", "--num-cpus=2",
-               "--include-dashboard=false", f"--temp-dir={folder}", "--disable-usage-stats"]
+    folder, token = (
+        Path(tempfile.mkdtemp(prefix="ray-")),
+        {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)},
+    )
+    options = [
+        "--head",
+        "--block",
+        f"--port={port}",
+        "--num-cpus=2",
+        "--include-dashboard=false",
+        f"--temp-dir={folder}",
+        "--disable-usage-stats",
+    ]
     with open(tmp_path / "ray.log", "wb") as log:
         command = [str(python), str(python.with_name("ray")), "start", *options]
         head = subprocess.Popen(command, stdout=log, stderr=log, env=environment(**token))

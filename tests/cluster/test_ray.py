@@ -34,6 +34,14 @@ def test_fail_kill_lose_the_worker_resume_and_nothing_twice(tmp_path, ray_cluste
 
 
 def test_no_cluster_at_the_address_is_one_clear_line(tmp_path, ray_cluster):
-    done = dgpbench(tmp_path, "sweep", *data(tmp_path), "model=linear", "split=0", "launcher=ray",
-                    "launcher.address=127.0.0.1:1", python=ray_cluster[0])
+    done = dgpbench(
+        tmp_path,
+        "sweep",
+        *data(tmp_path),
+        "model=linear",
+        "split=0",
+        "launcher=ray",
+        "launcher.address=127.0.0.1:1",
+        python=ray_cluster[0],
+    )
     assert done.returncode == 2 and "no Ray cluster at launcher.address=127.0.0.1:1" in done.stderr

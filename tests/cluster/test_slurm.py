@@ -8,8 +8,13 @@ import psutil
 from cluster_units import STEPS, UNITS
 from sweep_tools import data, dgpbench, environment, metrics, records, started, training
 
-SLURM = ["launcher=slurm", "launcher.poll=1", "launcher.settle=3", "launcher.partition=low",
-         "launcher.grace=15"]
+SLURM = [
+    "launcher=slurm",
+    "launcher.poll=1",
+    "launcher.settle=3",
+    "launcher.partition=low",
+    "launcher.grace=15",
+]
 
 
 def ask(*words: str, conf: str) -> str:
@@ -38,8 +43,11 @@ def test_fail_kill_preempt_resume_and_nothing_twice(tmp_path, slurm):
             time.sleep(0.5)
         while first.poll() is None:  # SLURM holds a requeued job back for two minutes: spare the wait
             for task in ask("squeue", "-hr", "-tPD", "-o%i", conf=slurm).split():
-                subprocess.run(["scontrol", "update", f"jobid={task}", "StartTime=now"], capture_output=True,
-                               env=environment(SLURM_CONF=slurm))
+                subprocess.run(
+                    ["scontrol", "update", f"jobid={task}", "StartTime=now"],
+                    capture_output=True,
+                    env=environment(SLURM_CONF=slurm),
+                )
             time.sleep(1)
         table, told = first.communicate()
     print(told, table)  # for docs/sweeps.md
@@ -84,8 +92,11 @@ def test_a_job_near_its_time_limit_queues_itself_again_and_goes_on(tmp_path, slu
     with started(tmp_path, "sweep", *data(tmp_path), *units, *SLURM[:-1], *limit, SLURM_CONF=slurm) as first:
         while first.poll() is None:
             for task in ask("squeue", "-hr", "-tPD", "-o%i", conf=slurm).split():
-                subprocess.run(["scontrol", "update", f"jobid={task}", "StartTime=now"], capture_output=True,
-                               env=environment(SLURM_CONF=slurm))
+                subprocess.run(
+                    ["scontrol", "update", f"jobid={task}", "StartTime=now"],
+                    capture_output=True,
+                    env=environment(SLURM_CONF=slurm),
+                )
             time.sleep(1)
         table, told = first.communicate()
     assert first.returncode == 0 and told.count("submitted job") == 1, told

@@ -236,4 +236,3 @@ def test_mirrored_classes(name, mirror, paths, monkeypatch):
     if name == "mnist":  # its first labels, and its mean pixel of 33.318 in 255
         assert data.Y[:5, 0].tolist() == [5, 0, 4, 1, 9] and data.Y[60000:60003, 0].tolist() == [7, 2, 1]
         assert np.asarray(data.X[:60000]).mean() == pytest.approx(33.318, abs=1e-3)
-

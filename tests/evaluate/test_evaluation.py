@@ -17,9 +17,16 @@ PROTOCOL = {"test_samples": 20, "draws": 200, "max_test": None, "kde_rows": None
 def make_split(N=60, P=1, D=3, seed=0, log_density=None):
     rng = np.random.default_rng(seed)
     return SimpleNamespace(
-        X_test=rng.normal(size=(N, D)), Y_test=rng.normal(size=(N, P)), rows_test=1000 + np.arange(N),
-        y_mean=np.arange(5.0, 5 + P), y_std=np.linspace(2.0, 3.0, P), x_mean=np.full(D, 10.0),
-        x_std=np.full(D, 4.0), log_density=log_density, task="regression")
+        X_test=rng.normal(size=(N, D)),
+        Y_test=rng.normal(size=(N, P)),
+        rows_test=1000 + np.arange(N),
+        y_mean=np.arange(5.0, 5 + P),
+        y_std=np.linspace(2.0, 3.0, P),
+        x_mean=np.full(D, 10.0),
+        x_std=np.full(D, 4.0),
+        log_density=log_density,
+        task="regression",
+    )
 
 
 def predict_by_row(X, samples, seed, P=1):
@@ -182,11 +189,16 @@ def test_kl_to_a_known_truth():
     assert m["test_kl_to_truth_se"] < 0.01
 
 
-@pytest.mark.parametrize("field, value, words", [
-    ("mean", np.nan, "mean is not finite"), ("mean", np.inf, "mean is not finite"),
-    ("var", np.nan, "var is not finite"), ("var", 0.0, "variance is not positive"),
-    ("mean", 1e200, "not finite: test_loglik"),
-])
+@pytest.mark.parametrize(
+    "field, value, words",
+    [
+        ("mean", np.nan, "mean is not finite"),
+        ("mean", np.inf, "mean is not finite"),
+        ("var", np.nan, "var is not finite"),
+        ("var", 0.0, "variance is not positive"),
+        ("mean", 1e200, "not finite: test_loglik"),
+    ],
+)
 def test_divergence_is_raised_with_a_reason(field, value, words):
     def predict(X, samples, seed):
         fields = {"mean": np.zeros((samples, len(X), 1)), "var": np.ones((samples, len(X), 1))}

@@ -12,12 +12,18 @@ def mixture(S=7, N=5, P=2, seed=0):
     return Predictive(mean=rng.normal(size=(S, N, P)), var=rng.uniform(0.1, 2.0, (S, N, P)))
 
 
-@pytest.mark.parametrize("fields", [
-    {}, {"mean": np.zeros((2, 3, 1))}, {"mean": np.zeros((2, 3)), "var": np.ones((2, 3))},
-    {"mean": np.zeros((2, 3, 1)), "var": np.ones((1, 3, 1))},
-    {"draws": np.zeros((2, 3, 1)), "probs": np.ones((3, 1))}, {"draws": np.zeros((0, 3, 1))},
-    {"probs": np.ones(3)},
-])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"mean": np.zeros((2, 3, 1))},
+        {"mean": np.zeros((2, 3)), "var": np.ones((2, 3))},
+        {"mean": np.zeros((2, 3, 1)), "var": np.ones((1, 3, 1))},
+        {"draws": np.zeros((2, 3, 1)), "probs": np.ones((3, 1))},
+        {"draws": np.zeros((0, 3, 1))},
+        {"probs": np.ones(3)},
+    ],
+)
 def test_wrong_kinds_and_shapes_are_refused(fields):
     with pytest.raises(ValueError, match="Predictive"):
         Predictive(**fields)

@@ -18,13 +18,18 @@ def mixture_cdf(mean, sd, x):
 
 # Shapiro-Wilk --------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("n", [3, 4, 5, 6, 7, 11, 12, 50, 999, 2000, 4999])
 @pytest.mark.parametrize("kind", ["normal", "exponential", "uniform", "bimodal", "offset"])
 def test_shapiro_equals_scipy(n, kind):
     rng = np.random.default_rng(n)
-    x = {"normal": rng.normal(size=(4, n)), "exponential": rng.exponential(size=(4, n)),
-         "uniform": rng.uniform(size=(4, n)), "offset": 1e3 + rng.normal(size=(4, n)),
-         "bimodal": rng.normal(size=(4, n)) * 0.1 + rng.choice([-1, 1], (4, n))}[kind]
+    x = {
+        "normal": rng.normal(size=(4, n)),
+        "exponential": rng.exponential(size=(4, n)),
+        "uniform": rng.uniform(size=(4, n)),
+        "offset": 1e3 + rng.normal(size=(4, n)),
+        "bimodal": rng.normal(size=(4, n)) * 0.1 + rng.choice([-1, 1], (4, n)),
+    }[kind]
     expected = [stats.shapiro(row).statistic for row in x]
     np.testing.assert_allclose(shapiro_w(np.sort(x, axis=1)), expected, atol=1e-7)
 
@@ -39,13 +44,14 @@ def test_shapiro_of_constant_and_of_too_few():
 
 # Kernel density ------------------------------------------------------------------
 
+
 def test_kde_equals_scipy_with_the_same_bandwidth():
     rng = np.random.default_rng(0)
     draws, y = rng.gamma(2.0, size=(20, 500)), rng.gamma(2.0, size=20)
     for n in range(20):
         h = 1.06 * np.std(draws[n]) * 500 ** (-1 / 5)
         expected = stats.gaussian_kde(draws[n], bw_method=h / np.std(draws[n], ddof=1)).logpdf(y[n])[0]
-        assert kde_log_density(draws[n:n + 1], y[n:n + 1])[0] == pytest.approx(expected, abs=1e-10)
+        assert kde_log_density(draws[n : n + 1], y[n : n + 1])[0] == pytest.approx(expected, abs=1e-10)
 
 
 def test_kde_bias_is_that_of_the_published_estimator():
@@ -56,6 +62,7 @@ def test_kde_bias_is_that_of_the_published_estimator():
 
 
 # Mixture density and its Monte Carlo error ---------------------------------------
+
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_mc_se_predicts_the_spread_over_repetitions(shared):
@@ -83,6 +90,7 @@ def test_mc_se_is_the_jackknife_to_first_order():
 
 # CRPS ----------------------------------------------------------------------------
 
+
 def test_crps_of_a_gaussian_is_the_closed_form():
     mean, sd, y = np.array([[0.0, 1.0, -2.0]]), np.array([[1.0, 0.5, 3.0]]), np.array([0.3, 4.0, -2.0])
     z = (y - mean[0]) / sd[0]
@@ -96,6 +104,7 @@ def test_crps_of_a_mixture_equals_the_integral(monkeypatch, block):
     rng = np.random.default_rng(0)
     mean, sd, y = 2 * rng.normal(size=(6, 5)), rng.uniform(0.2, 2.0, (6, 5)), rng.normal(size=5)
     for n, got in enumerate(crps.crps_mixture(mean, sd, y)):
+
         def F(x, n=n):
             return mixture_cdf(mean[:, n], sd[:, n], x)
 
@@ -136,17 +145,20 @@ def test_quantiles_equal_brute_force_roots(shape):
         for i in (0, 1, 24, 49, 50, 74, 97, 98):
             if abs(mixture_cdf(mean[n], sd[n], got[n, i]) - LEVELS[i]) < 1e-12:
                 continue  # a root: inside a gap between components it is not unique
-            root = optimize.brentq(lambda x, n=n, i=i: mixture_cdf(mean[n], sd[n], x) - LEVELS[i], lo, hi,
-                                   xtol=1e-14, rtol=1e-14)
+            root = optimize.brentq(
+                lambda x, n=n, i=i: mixture_cdf(mean[n], sd[n], x) - LEVELS[i], lo, hi, xtol=1e-14, rtol=1e-14
+            )
             assert got[n, i] == pytest.approx(root, abs=1e-8 * max(1, abs(root)) + 1e-6 * sd[n].min())
 
 
 def test_quantiles_of_one_component_are_normal():
-    np.testing.assert_allclose(mixture_quantiles(np.array([[2.0]]), np.array([[3.0]]))[0],
-                               stats.norm(2, 3).ppf(LEVELS), rtol=1e-12)
+    np.testing.assert_allclose(
+        mixture_quantiles(np.array([[2.0]]), np.array([[3.0]]))[0], stats.norm(2, 3).ppf(LEVELS), rtol=1e-12
+    )
 
 
 # Calibration ---------------------------------------------------------------------
+
 
 def test_calibration_summaries():
     pit = np.random.default_rng(0).beta(2, 2, size=500)

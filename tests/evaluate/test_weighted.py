@@ -79,6 +79,7 @@ def test_cdf_crps_and_quantiles_by_brute_force():
     quantiles = mixture_quantiles(mean.T, sd.T, p.weights.T)
     assert (np.diff(quantiles) > 0).all()
     for n in range(5):
+
         def F(x, n=n):
             return cdf(p, n, 0, x)
 
@@ -102,6 +103,7 @@ def test_quantiles_of_hard_shapes_equal_brute_force_roots(shape):
     got = mixture_quantiles(mean, sd, weights)
     assert (np.diff(got) >= 0).all()
     for n in range(len(mean)):
+
         def F(x, n=n):
             return weights[n] @ stats.norm(mean[n], sd[n]).cdf(x)
 

@@ -27,12 +27,18 @@ def test_a_done_record_has_finite_metrics():
     assert make_record(metrics={"test_loglik_kde": None})["metrics"] == {"test_loglik_kde": None}
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"status": "finished"}, "status is finished"), ({"key": "abc"}, "key is not 64"),
-    ({"split": "0"}, "split is str"),
-    ({"split": True}, "split is bool"), ({"config": []}, "config is list"), ({"schema": 2}, "schema is 2"),
-    ({"colour": 1}, "unknown field colour"),
-])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"status": "finished"}, "status is finished"),
+        ({"key": "abc"}, "key is not 64"),
+        ({"split": "0"}, "split is str"),
+        ({"split": True}, "split is bool"),
+        ({"config": []}, "config is list"),
+        ({"schema": 2}, "schema is 2"),
+        ({"colour": 1}, "unknown field colour"),
+    ],
+)
 def test_wrong_records_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         validate_record({**make_record(), **change})
@@ -49,6 +55,7 @@ def test_missing_fields_are_named():
 
 def test_old_schemas_are_migrated_step_by_step(monkeypatch):
     """A version 0 record named its metrics `scores` and had no notes."""
+
     def to_version_1(record):
         record["metrics"] = record.pop("scores")
         return {**record, "notes": []}

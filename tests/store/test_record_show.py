@@ -42,8 +42,10 @@ def rows(capsys, results, *words):
 def test_groups_hold_one_config_each_with_mean_and_standard_error(capsys, results):
     table = rows(capsys, results)
     assert [(r["dataset"], r["variant"], r["done"], r["not_done"]) for r in table] == [
-        ("concrete", "", 3, ""), ("energy", "model.num_inducing=100", 3, "1 diverged"),
-        ("energy", "model.num_inducing=50", 1, "")]
+        ("concrete", "", 3, ""),
+        ("energy", "model.num_inducing=100", 3, "1 diverged"),
+        ("energy", "model.num_inducing=50", 1, ""),
+    ]
     energy = table[1]
     assert energy["test_loglik"] == pytest.approx(-1.0)
     assert energy["test_loglik_se"] == pytest.approx(math.sqrt(0.08 / 2 / 3))
@@ -74,13 +76,23 @@ def test_failed_gives_reason_and_place(capsys, results):
     assert "bound is NaN at step 7" in show(capsys, results, "--failed")
 
 
-@pytest.mark.parametrize("words, count", [
-    (["dataset=energy"], 5), (["dataset=energy,concrete"], 8), (["dataset=en*"], 5), (["split=0"], 3),
-    (["status=done"], 7), (["status=failed,diverged"], 1), (["model.num_inducing=50"], 1),
-    (["split=0", "dataset=concrete"], 1), (["model=sgp"], 0),
-    (["model.jitter=0.000001"], 8), (["experiment=null"], 8),
-    (["model.layers=[gp,gp]"], 8),
-])
+@pytest.mark.parametrize(
+    "words, count",
+    [
+        (["dataset=energy"], 5),
+        (["dataset=energy,concrete"], 8),
+        (["dataset=en*"], 5),
+        (["split=0"], 3),
+        (["status=done"], 7),
+        (["status=failed,diverged"], 1),
+        (["model.num_inducing=50"], 1),
+        (["split=0", "dataset=concrete"], 1),
+        (["model=sgp"], 0),
+        (["model.jitter=0.000001"], 8),
+        (["experiment=null"], 8),
+        (["model.layers=[gp,gp]"], 8),
+    ],
+)
 def test_filters(capsys, results, words, count):
     assert len(rows(capsys, results, "--each", *words)) == count
 
@@ -91,15 +103,18 @@ def test_key_filters_take_the_first_digits(capsys, results):
     assert (row["dataset"], row["split"]) == ("concrete", 1)
 
 
-@pytest.mark.parametrize("words, message", [
-    (["datset=energy"], "no field 'datset' to filter by; did you mean 'dataset'?"),
-    (["model.num_inducin=3"], "did you mean 'model.num_inducing'?"),
-    (["energy"], "filter 'energy' is not of the form field=value"),
-    (["dataset="], "not of the form field=value"),
-    (["status=broken"], "no status 'broken'; allowed: diverged, done"),
-    (["--metric", "test_logik"], "no metric 'test_logik' in these records; did you mean 'test_loglik'?"),
-    (["--sort", "test_loglikk"], "no column 'test_loglikk' to sort by; did you mean 'test_loglik'?"),
-])
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["datset=energy"], "no field 'datset' to filter by; did you mean 'dataset'?"),
+        (["model.num_inducin=3"], "did you mean 'model.num_inducing'?"),
+        (["energy"], "filter 'energy' is not of the form field=value"),
+        (["dataset="], "not of the form field=value"),
+        (["status=broken"], "no status 'broken'; allowed: diverged, done"),
+        (["--metric", "test_logik"], "no metric 'test_logik' in these records; did you mean 'test_loglik'?"),
+        (["--sort", "test_loglikk"], "no column 'test_loglikk' to sort by; did you mean 'test_loglik'?"),
+    ],
+)
 def test_bad_words_are_one_clear_line(capsys, results, words, message):
     with pytest.raises(UserError) as caught:
         show(capsys, results, *words)

@@ -40,7 +40,12 @@ def test_written_unit_reads_back(tmp_path):
     assert read.draws(again)["draws"].shape == (3, 20) and (read.draws(again)["x"] == 2.5).all()
     np.testing.assert_array_equal(read.parameters(again)["layers.0.Z"], np.full((5, 2), 2.5))
     assert sorted(p.name for p in unit.folder.iterdir()) == [
-        ".lock", "draws.parquet", "params.npz", "predictions.parquet", "record.json"]
+        ".lock",
+        "draws.parquet",
+        "params.npz",
+        "predictions.parquet",
+        "record.json",
+    ]
 
 
 def test_find_by_key(tmp_path):
@@ -64,15 +69,25 @@ def test_keys_with_equal_beginnings_do_not_meet(tmp_path):
     assert len(scan(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("first, second, force, stays", [
-    ("failed", "done", False, "done"), ("done", "failed", False, "done"), ("done", "failed", True, "failed"),
-    ("timeout", "oom", False, "oom"), ("diverged", "done", False, "done"),
-    ("interrupted", "failed", False, "failed"),
-])
+@pytest.mark.parametrize(
+    "first, second, force, stays",
+    [
+        ("failed", "done", False, "done"),
+        ("done", "failed", False, "done"),
+        ("done", "failed", True, "failed"),
+        ("timeout", "oom", False, "oom"),
+        ("diverged", "done", False, "done"),
+        ("interrupted", "failed", False, "failed"),
+    ],
+)
 def test_which_record_stays(tmp_path, first, second, force, stays):
     write_unit(tmp_path, make_record(status=first), **(make_companions(1.0) if first == "done" else {}))
-    unit = write_unit(tmp_path, make_record(status=second), force=force,
-                      **(make_companions(2.0) if second == "done" else {}))
+    unit = write_unit(
+        tmp_path,
+        make_record(status=second),
+        force=force,
+        **(make_companions(2.0) if second == "done" else {}),
+    )
     (found,) = scan(tmp_path)
     assert found.record["status"] == stays and found.record == unit.record
     beside = {p.name for p in unit.folder.iterdir() if p.suffix in (".parquet", ".npz")}
@@ -163,8 +178,12 @@ def test_sigkill_leaves_no_readable_half_record(tmp_path):
     path = f"{root}{os.pathsep}{Path(__file__).parent}"
     for round_number in range(6):
         results = tmp_path / str(round_number)
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(results)], cwd=root,
-                                  stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(results)],
+            cwd=root,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
         writer.stdout.readline()
         time.sleep(0.3 * rng.random())
         writer.send_signal(signal.SIGKILL)
@@ -186,8 +205,12 @@ def test_sigkill_leaves_no_readable_half_record(tmp_path):
 def _crowd(results, number):
     for repeat in range(5):
         value = float(10 * number + repeat)
-        write_unit(results, make_record(metrics={"test_rmse": value}), force=number % 2 == 0,
-                   **make_companions(value, rows=500))
+        write_unit(
+            results,
+            make_record(metrics={"test_rmse": value}),
+            force=number % 2 == 0,
+            **make_companions(value, rows=500),
+        )
 
 
 def test_eight_writers_of_one_unit_do_not_mix(tmp_path):

@@ -46,18 +46,26 @@ def command(*args: str, python: str = sys.executable) -> list[str]:
     return [python, "-m", "dgpbench", *args]
 
 
-def dgpbench(folder: Path, *args: str, seconds: float = 120, python: str = sys.executable,
-             **env: str) -> subprocess.CompletedProcess:
+def dgpbench(
+    folder: Path, *args: str, seconds: float = 120, python: str = sys.executable, **env: str
+) -> subprocess.CompletedProcess:
     words = command(*args, python=python)
-    return subprocess.run(words, cwd=folder, env=environment(**env), capture_output=True, text=True,
-                          timeout=seconds)
+    return subprocess.run(
+        words, cwd=folder, env=environment(**env), capture_output=True, text=True, timeout=seconds
+    )
 
 
 @contextmanager
 def started(folder: Path, *args: str, python: str = sys.executable, **env: str) -> Iterator[subprocess.Popen]:
     """The command in the background; whatever happens, it does not outlive the block."""
-    process = subprocess.Popen(command(*args, python=python), cwd=folder, env=environment(**env),
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command(*args, python=python),
+        cwd=folder,
+        env=environment(**env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         yield process
     finally:
@@ -76,6 +84,7 @@ def misbehaving(*args: str) -> list[str]:
 
 def records(folder: Path) -> dict[tuple[str, int, int], dict]:
     """The records by (model, split, seed); anything that cannot be read is an error."""
+
     def refuse(text):
         raise AssertionError(text)
 

@@ -27,8 +27,9 @@ LIMITS = ["launcher.timeout=0.08", "launcher.memory=0.6", "launcher.grace=1", "l
 def test_the_end_of_a_unit_is_in_its_record_and_stops_no_other(tmp_path):
     done = sweep(tmp_path, *misbehaving(f"model.deed={','.join(ENDS)}", "split=0,1", *LIMITS))
     assert done.returncode == 1, done.stderr
-    found = {(u.record["config"]["model"]["deed"], u.record["split"]): u.record
-             for u in scan(tmp_path / "results")}
+    found = {
+        (u.record["config"]["model"]["deed"], u.record["split"]): u.record for u in scan(tmp_path / "results")
+    }
     for deed, (wanted, reason) in ENDS.items():
         good, bad = found[deed, 0], found[deed, 1]
         assert good["status"] == "done" and bad["status"] == wanted, (deed, bad["status"], bad["reason"])
@@ -80,8 +81,14 @@ def waiting_for(condition, seconds=20.0):
 
 
 def start(folder, *args):
-    return subprocess.Popen(command("sweep", *data(folder), *args), cwd=folder, env=environment(),
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command("sweep", *data(folder), *args),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def children_of(mark) -> set[int]:

@@ -13,8 +13,12 @@ from dgpbench.store.scan import scan
 def test_eight_sweeps_of_the_same_units_at_once(tmp_path):
     mark = tmp_path / "mark"
     words = command("sweep", *data(tmp_path), *misbehaving("split=range(12)", f"model.mark={mark}"))
-    running = [subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True) for _ in range(8)]
+    running = [
+        subprocess.Popen(
+            words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(8)
+    ]
     ends = [process.communicate(timeout=120) for process in running]
     assert [process.returncode for process in running] == [0] * 8, ends
     assert all("12 units: 12 done" in out for out, _ in ends)

@@ -44,11 +44,21 @@ def test_thirty_kills_over_forty_units(tmp_path):
 
 @pytest.mark.skipif(not os.environ.get("DGPBENCH_TEST_KILL"), reason="minutes: `make test-kill` runs it")
 def test_five_kills_over_a_sweep_of_dgp2(tmp_path):
-    units = ["model=dgp2", "model.num_inducing=20", "budget.steps=4000", "engine.checkpoint_seconds=1",
-             "protocol.draws=100", "split=range(6)", "launcher.workers=2", "inference.batch=300"]
+    units = [
+        "model=dgp2",
+        "model.num_inducing=20",
+        "budget.steps=4000",
+        "engine.checkpoint_seconds=1",
+        "protocol.draws=100",
+        "split=range(6)",
+        "launcher.workers=2",
+        "inference.batch=300",
+    ]
     told = check(tmp_path, units, 5, (4.0, 12.0), 400, 6)
     resumed = [r["training"]["resumed_from"] for r in records(tmp_path / "disturbed").values()]
     steps = sorted(step for several in resumed for step in several)
-    print(f"\n{told['worker']} workers and {told['sweep']} sweeps killed, {len(told['done'])} of 6 units "
-          f"done by then; resumed from steps {steps}")
+    print(
+        f"\n{told['worker']} workers and {told['sweep']} sweeps killed, {len(told['done'])} of 6 units "
+        f"done by then; resumed from steps {steps}"
+    )
     assert any(resumed)

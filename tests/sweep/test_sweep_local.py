@@ -67,8 +67,14 @@ def test_the_gpu_of_a_worker_is_in_its_environment(tmp_path):
 
 
 def test_under_a_time_budget_a_done_unit_is_found_whatever_the_machine_in_its_key(tmp_path):
-    timed = misbehaving("model.closed_form=false", "budget.seconds=5", "budget.steps=null", "split=0,1",
-                        "launcher.retries=0", "model.deed=kill")
+    timed = misbehaving(
+        "model.closed_form=false",
+        "budget.seconds=5",
+        "budget.steps=null",
+        "split=0,1",
+        "launcher.retries=0",
+        "model.deed=kill",
+    )
     first = sweep(tmp_path, *timed)
     assert first.returncode == 1 and "2 units: 1 done, 1 interrupted" in first.stdout, first.stderr
     assert {unit["status"] for unit in status(tmp_path)} == {"done", "interrupted"}

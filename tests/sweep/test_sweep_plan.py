@@ -38,8 +38,10 @@ def test_every_combination_with_the_keys_of_single_runs(here):
 
     values = np.loadtxt("data.csv", delimiter=",")
     expected = {
-        run_key(compose([*here, f"model={m}", f"model.num_inducing={n}", f"split={k}", f"seed={s}"]),
-                data_hash(values[:, :2], values[:, 2:]))
+        run_key(
+            compose([*here, f"model={m}", f"model.num_inducing={n}", f"split={k}", f"seed={s}"]),
+            data_hash(values[:, :2], values[:, 2:]),
+        )
         for m, n, k, s in product(("sgp", "dgp2"), (5, 10), (0, 3), (0, 1))
     }
     assert len(plan.units) == 16 and {unit.key for unit in plan.units} == expected

@@ -55,12 +55,23 @@ def test_the_list_is_read_in_order_and_its_mistakes_are_named(tmp_path):
 def test_one_plan_holds_the_units_of_all_lines_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_data(tmp_path)
-    path = cells(tmp_path, line(tmp_path, "a", "model=linear", "split=0,1"),
-                 line(tmp_path, "b", "model=sgp,linear", "split=1,2"))
+    path = cells(
+        tmp_path,
+        line(tmp_path, "a", "model=linear", "split=0,1"),
+        line(tmp_path, "b", "model=sgp,linear", "split=1,2"),
+    )
     plan, files = joint_plan(read_cells(path), [], fetch=True, note=print)
     found = [f"{files[u.config]} {plan.label(i)}" for i, u in enumerate(plan.units)]
-    assert found == [f"{file} {model} csv split {split}" for file, model, split in (
-        ("a", "linear", 0), ("a", "linear", 1), ("b", "sgp", 1), ("b", "sgp", 2), ("b", "linear", 2))]
+    assert found == [
+        f"{file} {model} csv split {split}"
+        for file, model, split in (
+            ("a", "linear", 0),
+            ("a", "linear", 1),
+            ("b", "sgp", 1),
+            ("b", "sgp", 2),
+            ("b", "linear", 2),
+        )
+    ]
     assert {cfg["threads"] for cfg in plan.configs} == {1}
 
 

@@ -68,10 +68,18 @@ def test_arrays_of_the_size_the_cluster_takes(here, monkeypatch):
 
 def test_what_a_job_asks_for(here, monkeypatch):
     cluster = Cluster(monkeypatch)
-    words = ["launcher.timeout=60", "launcher.memory=4", "launcher.gpus=1", "launcher.partition=long",
-             "launcher.bundle=2",
-             'launcher.options=["--qos=low"]', "launcher.setup='module load cuda'", "launcher.grace=30",
-             "launcher.models.dgp2.partition=big", "launcher.models.dgp2.timeout=600"]
+    words = [
+        "launcher.timeout=60",
+        "launcher.memory=4",
+        "launcher.gpus=1",
+        "launcher.partition=long",
+        "launcher.bundle=2",
+        'launcher.options=["--qos=low"]',
+        "launcher.setup='module load cuda'",
+        "launcher.grace=30",
+        "launcher.models.dgp2.partition=big",
+        "launcher.models.dgp2.timeout=600",
+    ]
     launch(plan_of(here, "model=linear,dgp2", "split=0,1,2", *words), detach=True)
     small, large = map(options_of, cluster.jobs)
     assert (small["partition"], large["partition"]) == ("long", "big")
@@ -216,4 +224,3 @@ def test_sbatch_refusing_is_one_clear_line(tmp_path, monkeypatch):
     fake(tmp_path, monkeypatch, sbatch="echo 'sbatch: error: invalid partition specified: nope' >&2; exit 1")
     with pytest.raises(UserError, match="sbatch refused the jobs: .*invalid partition"):
         slurm_queue.submit("x")
-

@@ -107,8 +107,12 @@ def test_gc_removes_leftovers_and_no_results(copy):
     linear = sorted((results / "csv/linear-exact/clean").iterdir())
     failed = next((results / "csv/stub_fail-exact/clean").glob("split1-*"))
     old = time.time() - 20 * 86400
-    rubbish = [linear[0] / "checkpoint.npz", linear[1] / ".tmp-1-ab-params.npz", failed / "checkpoint.npz",
-               linear[2] / ".checkpoint.npz.7.tmp"]
+    rubbish = [
+        linear[0] / "checkpoint.npz",
+        linear[1] / ".tmp-1-ab-params.npz",
+        failed / "checkpoint.npz",
+        linear[2] / ".checkpoint.npz.7.tmp",
+    ]
     for path in rubbish:
         path.write_bytes(b"x" * 1000)
         os.utime(path, (old, old))

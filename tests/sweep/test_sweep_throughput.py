@@ -14,8 +14,10 @@ UNITS = ["model=dgp2", "model.num_inducing=50", "protocol.draws=100", "inference
 STEPS = int(os.environ.get("DGPBENCH_THROUGHPUT_STEPS", "5000"))
 
 
-@pytest.mark.skipif(not os.environ.get("DGPBENCH_TEST_THROUGHPUT"),
-                    reason="takes minutes of an idle machine: `make test-throughput` runs it")
+@pytest.mark.skipif(
+    not os.environ.get("DGPBENCH_TEST_THROUGHPUT"),
+    reason="takes minutes of an idle machine: `make test-throughput` runs it",
+)
 def test_a_sweep_costs_little_more_than_its_units(tmp_path):
     write_data(tmp_path, rows=1000)
     units = [*data(tmp_path), *UNITS, f"budget.steps={STEPS}"]
@@ -27,8 +29,10 @@ def test_a_sweep_costs_little_more_than_its_units(tmp_path):
     cores = len(os.sched_getaffinity(0))
     ideal = sum(seconds) / cores
     span = f"{seconds[0]:.1f} to {seconds[-1]:.1f} s"
-    print(f"\n{len(seconds)} units of {span} on {cores} cores: sweep {wall:.1f} s, (training + evaluation) / "
-          f"cores {ideal:.1f} s, {100 * (wall / ideal - 1):.1f} % more")
+    print(
+        f"\n{len(seconds)} units of {span} on {cores} cores: sweep {wall:.1f} s, (training + evaluation) / "
+        f"cores {ideal:.1f} s, {100 * (wall / ideal - 1):.1f} % more"
+    )
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     began = time.perf_counter()
