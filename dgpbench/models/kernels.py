@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from dgpbench.gp.parameters import POSITIVE
+
 STATIONARY = ("rbf", "matern12", "matern32", "matern52")
 ARCCOSINE = ("arccosine0", "arccosine1", "arccosine2")
 PARTS = (*STATIONARY, *ARCCOSINE, "linear", "white")
@@ -52,6 +54,9 @@ class Kernel:
             else:
                 out |= {"white/variance": np.asarray(float(white))}
         return out
+
+    def constraints(self) -> dict:
+        return dict.fromkeys(self.initial(1.0, 1.0, 1.0), POSITIVE)
 
     # ---- M x M part ----------------------------------------------------------------------------------
 

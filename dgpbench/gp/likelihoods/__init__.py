@@ -8,10 +8,10 @@ import numpy as np
 
 from dgpbench.errors import UserError
 from dgpbench.keys import likelihood_name, likelihood_settings
-from dgpbench.models.likelihoods.base import Likelihood
-from dgpbench.models.likelihoods.continuous import Beta, Gamma, Gaussian, StudentT
-from dgpbench.models.likelihoods.discrete import Bernoulli, BernoulliLogit, Ordinal, Poisson
-from dgpbench.models.likelihoods.multiclass import MultiClass, RobustMax, Softmax
+from dgpbench.gp.likelihoods.base import Likelihood
+from dgpbench.gp.likelihoods.continuous import Beta, Gamma, Gaussian, StudentT
+from dgpbench.gp.likelihoods.discrete import Bernoulli, BernoulliLogit, Ordinal, Poisson
+from dgpbench.gp.likelihoods.multiclass import MultiClass, RobustMax, Softmax
 
 __all__ = ["LIKELIHOODS", "Gaussian", "Likelihood", "MultiClass", "check_targets", "choose", "from_values"]
 

@@ -9,25 +9,29 @@ in column k C + c.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from dgpbench.models import latent, layers, projection
-from dgpbench.models.latent import LatentLayer
-from dgpbench.models.layers import GPLayer
-from dgpbench.models.likelihoods.base import Likelihood
-from dgpbench.models.likelihoods.continuous import Gaussian
-from dgpbench.models.parameters import scope
-from dgpbench.models.projection import ProjectionLayer
+from dgpbench.gp.flow import Flow
+from dgpbench.gp.latent import LatentLayer
+from dgpbench.gp.layer import GPLayer
+from dgpbench.gp.likelihoods.base import Likelihood
+from dgpbench.gp.likelihoods.continuous import Gaussian
+from dgpbench.gp.parameters import Constraint, below, scope
+from dgpbench.gp.preparation import Preparation, Whitened
+from dgpbench.gp.projection import ProjectionLayer
+
+Layer = GPLayer | LatentLayer | ProjectionLayer
+Pair = tuple[tf.Tensor, tf.Tensor]
 
 
 @dataclass(frozen=True)
 class DeepGP:
     """Layers from input to output, the last one a GP without mean function."""
 
-    layers: tuple[GPLayer | LatentLayer | ProjectionLayer, ...]
+    layers: tuple[Layer, ...]
     likelihood: Likelihood = Gaussian()
 
     @property
@@ -52,12 +56,15 @@ class DeepGP:
     @property
     def latent(self) -> tuple[int, ...]:
         """Positions of the latent layers."""
-        return tuple(i for i, layer in enumerate(self.layers) if isinstance(layer, LatentLayer))
+        return self._positions("lv")
 
     @property
     def gps(self) -> tuple[int, ...]:
         """Positions of the GP layers."""
-        return tuple(i for i, layer in enumerate(self.layers) if isinstance(layer, GPLayer))
+        return self._positions("gp")
+
+    def _positions(self, kind: str) -> tuple[int, ...]:
+        return tuple(i for i, layer in enumerate(self.layers) if layer.kind == kind)
 
     def noise_rows(self, index: int) -> slice:
         """The rows of the noise that belong to one layer."""
@@ -73,49 +80,70 @@ class DeepGP:
         """Names of q(u) of one layer."""
         return f"layer{index}/q_mu", f"layer{index}/q_sqrt"
 
+    def constraints(self) -> dict[str, Constraint]:
+        """Of every parameter that is not free, by its full name."""
+        out = below("likelihood", self.likelihood.constraints())
+        for i, layer in enumerate(self.layers):
+            out |= below(f"layer{i}", layer.constraints())
+        return out
+
+    def is_variational(self, name: str) -> bool:
+        """Whether a parameter belongs to q, not to the model."""
+        first, _, rest = name.partition("/")
+        if not first.startswith("layer"):
+            return False
+        return rest.split("/")[0] in self.layers[int(first.removeprefix("layer"))].variational
+
+    def describe(self) -> str:
+        """The layers in one line: 8 -> 8 -> 1, with latents as `+ w(1)` and mixed GPs in brackets."""
+        return " -> ".join([str(self.input_dim), *(layer.describe() for layer in self.layers)])
+
 
 def prepare(
     model: DeepGP,
-    values: dict[str, tf.Tensor],
+    values: Mapping[str, tf.Tensor],
     jitter: tf.Tensor,
     forms: Sequence[str] | None = None,
     batch_dtype: tf.DType = tf.float64,
     rows: tf.Tensor | None = None,
     natural: Sequence[int] = (),
-) -> tuple[dict, dict[int, tuple[tf.Tensor, tf.Tensor]]]:
-    """What does not depend on the batch: what the batch part reads of every layer, and each GP's m and S - I.
+    q: Mapping[int, Whitened] | None = None,
+) -> tuple[dict, dict[int, Pair]]:
+    """The M x M part: every layer as the batch part reads it, and m and S - I of each GP layer.
 
-    `forms` names a form for each layer (layers.py); None takes `white`, which is safe in every precision.
+    `forms` names a form for each layer (fast/forms.py); None takes `white`, which is safe in every precision.
     `rows` are the training rows of the batch, where q(w) has parameters for each. The layers in `natural`
-    have gradients in their m and S - I.
+    have gradients in their m and S - I. `q` gives posteriors in place of the layers' own q_mu and q_sqrt.
     """
     forms = forms or ("white",) * len(model.layers)
     prepared: dict = {"likelihood": scope(values, "likelihood")}
-    moments: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+    watched: dict[int, Pair] = {}
     for i, (layer, form) in enumerate(zip(model.layers, forms, strict=True)):
-        p = scope(values, f"layer{i}")
-        if isinstance(layer, GPLayer):
-            made = layers.prepare(layer, p, jitter, form, batch_dtype, i in natural)
-            prepared[f"layer{i}"], moments[i] = made
-        elif isinstance(layer, LatentLayer):
-            prepared[f"layer{i}"] = latent.prepare(layer, p, rows)
-        else:
-            prepared[f"layer{i}"] = projection.prepare(p)
+        how = Preparation(jitter, form, batch_dtype, rows, i in natural, (q or {}).get(i))
+        prepared[f"layer{i}"], pair = layer.prepare(scope(values, f"layer{i}"), how)
+        if pair is not None:
+            watched[i] = pair
     if model.latent:
         prepared["jitter"] = tf.convert_to_tensor(jitter, next(iter(values.values())).dtype)
-    return prepared, moments
+    return prepared, watched
 
 
-def kl_divergences(model: DeepGP, values: dict[str, tf.Tensor]) -> dict[int, tf.Tensor]:
-    """KL(q || p) of what all points share, by layer: q(u) of the GPs, q(A) of a projection."""
-    kl = {}
+def penalties(model: DeepGP, values: Mapping[str, tf.Tensor]) -> dict[int, tf.Tensor]:
+    """KL(q || p) of the parameters that all points share, by layer: q(u) of the GPs, q(A) of a projection."""
+    each = {i: layer.penalty(scope(values, f"layer{i}")) for i, layer in enumerate(model.layers)}
+    return {i: kl for i, kl in each.items() if kl is not None}
+
+
+def walk(model: DeepGP, prepared: dict, X: tf.Tensor, flow: Flow) -> Iterator[tuple[Layer, object, tf.Tensor]]:
+    """Each layer, its prepared part and a sample of its inputs, from the first layer to the last."""
+    H = X
+    if flow.repeat > 1 and not (model.layers[0].kind == "gp" and len(model.layers) > 1):
+        H, flow.repeat = tf.tile(X, (1, flow.repeat)), 1
     for i, layer in enumerate(model.layers):
-        if isinstance(layer, GPLayer):
-            m, L = model.parameter_names(i)
-            kl[i] = layers.kl_divergence(values[m], values[L])
-        elif isinstance(layer, ProjectionLayer):
-            kl[i] = projection.kl_divergence(scope(values, f"layer{i}"))
-    return kl
+        batch = prepared[f"layer{i}"]
+        yield layer, batch, H
+        if i < len(model.layers) - 1:
+            H = layer.carry(batch, H, flow)
 
 
 def propagate(
@@ -127,7 +155,7 @@ def propagate(
     K: int = 1,
     joint: bool = True,
     repeat: int = 1,
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> Pair:
     """Mean and variance (P, K C) of the last layer given one sample through the inner layers (thesis 2.17).
 
     X (D, C); noise (noise_dim, K C) standard normal; w (dim, K, C) the value of each latent layer. `joint`:
@@ -135,23 +163,9 @@ def propagate(
     Without latent layers K is 1. The moments are those of the last layer's GPs, before `mixed_outputs`.
     `repeat` samples of each column, in blocks, for X (D, C / repeat): a GP at the inputs is then asked once.
     """
-    H, values, spread = X, list(w), 1
-    if repeat > 1 and not (isinstance(model.layers[0], GPLayer) and len(model.layers) > 1):
-        H, repeat = tf.tile(X, (1, repeat)), 1
-    for i, layer in enumerate(model.layers[:-1]):
-        batch = prepared[f"layer{i}"]
-        if isinstance(layer, LatentLayer):
-            H = tf.tile(H, (1, K)) if spread == 1 else H
-            spread = K
-            H = tf.concat([H, batch["scale"] * tf.reshape(values.pop(0), (layer.dim, -1))], 0)
-            continue
-        eps = noise[model.noise_rows(i), : H.shape[1] * repeat]
-        repeat = 1
-        if isinstance(layer, ProjectionLayer):
-            H = projection.sample(batch, H, eps)
-        else:
-            H = layers.sample(layer, batch, H, eps, spread if joint else 1, prepared.get("jitter"))
-    return layers.conditional(model.layers[-1], prepared[f"layer{len(model.layers) - 1}"], H)
+    flow = Flow(noise, w, K, joint, repeat, prepared.get("jitter"))
+    *_, (layer, batch, H) = walk(model, prepared, X, flow)
+    return layer.conditional(batch, H)
 
 
 def mixed_outputs(
@@ -160,7 +174,7 @@ def mixed_outputs(
     """Mean and variance of each output P f, given those of the last layer's GPs; they are correlated."""
     if not model.layers[-1].mixed:
         return mean, var
-    P = prepared[f"layer{len(model.layers) - 1}"]["P"]
+    P = prepared[f"layer{len(model.layers) - 1}"].mixing["P"]
     return tf.matmul(P, mean), tf.matmul(tf.square(P), var)
 
 

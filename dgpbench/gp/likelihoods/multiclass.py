@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from dgpbench.models.likelihoods.base import NODES, Likelihood, deviation, hermite_points, phi
+from dgpbench.gp.likelihoods.base import NODES, Likelihood, deviation, hermite_points, phi
 
 SQUASH = 1e-6  # keeps products of distribution functions off 0 and 1, as in GPflow
 

@@ -9,7 +9,7 @@ import numpy as np
 
 LOWEST, HIGHEST, PER_DECADE = -8, 2, 3  # of log10 gamma: the coarse grid on which the search begins
 TOLERANCE = 1e-4  # of log10 gamma
-PEAKS = 2  # at most so many are followed
+PEAKS = 2  # local maxima of the grid that Brent's method refines, the highest first
 
 
 def best_step(objective: Callable[[float], float], start: float) -> tuple[float, float]:

@@ -1,9 +1,8 @@
-"""From a config and training data to a structure and initial values (protocols.md, A1 and B2)."""
+"""From a config and training data to a structure and initial values (docs/numerics.md, "Where training starts")."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,15 +10,13 @@ import numpy as np
 
 from dgpbench.errors import UserError
 from dgpbench.keys import later_defaults
-from dgpbench.models import latent, likelihoods, points, projection
-from dgpbench.models.deep_gp import DeepGP
+from dgpbench.gp import first_guesses, likelihoods, projection
+from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.latent import LatentLayer
+from dgpbench.gp.layer import GPLayer
+from dgpbench.gp.likelihoods import Gaussian, Likelihood
+from dgpbench.gp.projection import ProjectionLayer
 from dgpbench.models.kernels import PARTS, Kernel
-from dgpbench.models.latent import LatentLayer
-from dgpbench.models.layers import GPLayer
-from dgpbench.models.likelihoods import Gaussian, Likelihood
-from dgpbench.models.projection import ProjectionLayer
-
-VARIATIONAL = re.compile(r"/(q_mu|q_sqrt|encoder/.*|local/.*|projection/.*)$")  # what q is made of
 
 
 @dataclass
@@ -46,7 +43,7 @@ class Start:
     def inducing(self, M: int) -> np.ndarray:
         """M points of this layer's input space: centres of the inputs, carried through the layers before."""
         if M not in self.centres:
-            make = points.kmeans if M <= len(self.X) else points.padded
+            make = first_guesses.kmeans if M <= len(self.X) else first_guesses.padded
             self.centres[M] = make(self.X, M, self.rng)
         Z = self.centres[M].copy()
         for step in self.maps:
@@ -85,9 +82,10 @@ def build(
     start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
     fixed = start.fixed & values.keys()
     inference = later_defaults("inference") | cfg.get("inference", {})
+    made = structure(cfg, values)
     if inference["hyperparameters"] == "fixed":
-        fixed |= {name for name in values if not VARIATIONAL.search(name)}
-    return structure(cfg, values), values, fixed, start.notes
+        fixed |= {name for name in values if not made.is_variational(name)}
+    return made, values, fixed, start.notes
 
 
 def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
@@ -118,7 +116,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     }
     if last:
         if gps:
-            start.values[f"layer{i}/P"] = points.principal_scales(start.Y, gps)
+            start.values[f"layer{i}/P"] = first_guesses.principal_scales(start.Y, gps)
         return
     if not settings["inner_noise_trainable"]:
         start.fixed.add(f"layer{i}/kernel/white/variance")
@@ -132,7 +130,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
         start.carry(lambda A: A @ W)
     if gps:
         start.values[f"layer{i}/P"] = (
-            _released_mixing(start.X, width, gps) if released else points.principal_axes(start.H, gps)
+            _released_mixing(start.X, width, gps) if released else first_guesses.principal_axes(start.H, gps)
         )
         if not settings["mixing_trainable"]:
             start.fixed.add(f"layer{i}/P")
@@ -145,9 +143,9 @@ def _start_latent(start: Start, i: int, settings: dict, inference: dict) -> None
     if inference["bound"] != "optimal":
         layer = LatentLayer(start.H.shape[1], dim, inference["latent_q"])
         data_dim = start.X.shape[1] + start.likelihood.gps(start.Y.shape[1])  # classes enter one-hot
-        initial = latent.initial(layer, start.num_data, data_dim, inference["encoder"], start.rng)
+        initial = layer.initial(start.num_data, data_dim, inference["encoder"], start.rng)
         if layer.q == "free" and len(start.X) == start.num_data:
-            initial["local/mean"] += points.residual_scores(start.X, start.Y, dim)
+            initial["local/mean"] += first_guesses.residual_scores(start.X, start.Y, dim)
         start.values |= {f"layer{i}/{name}": value for name, value in initial.items()}
     start.carry(lambda A: np.hstack([A, scale * start.rng.randn(len(A), dim)]))
     start.latents += dim
@@ -159,7 +157,7 @@ def _start_projection(start: Start, i: int, settings: dict) -> None:
             f"model.projection_dim={settings['projection_dim']} is more than the {start.X.shape[1]} inputs; "
             "a projection has at most as many outputs as inputs"
         )
-    W = points.principal_axes(start.X, settings["projection_dim"])
+    W = first_guesses.principal_axes(start.X, settings["projection_dim"])
     initial = projection.initial(W, settings["projection_scale"])
     start.values |= {f"layer{i}/{name}": value for name, value in initial.items()}
     start.carry(lambda A: A @ W)
@@ -233,7 +231,7 @@ def _mean_function(
     if dim_in == dim_out and wanted != "pca":
         return "zero" if wanted == "zero" else "identity", None
     keep = dim_in < dim_out or (released and wanted != "pca")
-    W = np.eye(dim_in, dim_out) if keep else points.principal_axes(H, dim_out)
+    W = np.eye(dim_in, dim_out) if keep else first_guesses.principal_axes(H, dim_out)
     return "zero" if wanted == "zero" else "linear", W
 
 

@@ -16,12 +16,13 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.inference import quadrature
+from dgpbench.gp import quadrature
+from dgpbench.gp.parameters import NOISE, Constraint
 
 NODES = 20  # Gauss-Hermite nodes of an expectation, as in GPflow
 DENSITY_NODES = 128  # adaptive nodes of a density: p(y | f) can be far narrower in f than its log is curved
 STRETCH = 3.0  # they reach to 24 standard deviations of f: an outlier's mass lies far from the mean
-VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root, as for samples (layers.py)
+VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root, as for samples (layer.py)
 LOG_2PI = math.log(2.0 * math.pi)
 
 
@@ -36,6 +37,7 @@ class Likelihood:
     tasks: ClassVar[tuple[str, ...]] = ("regression",)
     log_concave: ClassVar[bool] = True
     fixed: ClassVar[tuple[str, ...]] = ()  # parameters that are not trained
+    positive: ClassVar[tuple[str, ...]] = ()  # parameters that are scales, above a small floor
     exact_density: ClassVar[bool] = False  # log_density is in closed form
     discrete: ClassVar[bool] = False  # y takes separate values: densities are probabilities
 
@@ -54,6 +56,10 @@ class Likelihood:
     def initial(self) -> dict[str, np.ndarray]:
         """First values of the parameters."""
         return {}
+
+    def constraints(self) -> dict[str, Constraint]:
+        """Of the parameters that are not free."""
+        return dict.fromkeys(self.positive, NOISE)
 
     def encode(self, Y: tf.Tensor) -> tf.Tensor:
         """What an encoder of latent variables sees of Y."""
@@ -103,7 +109,7 @@ def hermite_mean(function: Callable, mean: tf.Tensor, var: tf.Tensor, nodes: int
 def log_integral(log_function: Callable, mean, var, Y, nodes: int) -> tf.Tensor:
     """log E exp(log_function(f, y)) under N(f; mean, var), entry by entry of (P, B).
 
-    By nodes t put where the integrand has its mass (inference/quadrature.py), with f = mean + 3 sd t.
+    By nodes t put where the integrand has its mass (gp/quadrature.py), with f = mean + 3 sd t.
     """
     shape, K = mean.shape, nodes
     m, s, y = (tf.reshape(a, (1, -1)) for a in (mean, STRETCH * deviation(var), Y))  # 1, C

@@ -1,39 +1,10 @@
-"""Step sizes and the updates they scale: Adam for what is not natural, schedules for both."""
+"""Step sizes as functions of the step, and the updates in place that they scale."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the papers' experiments (TensorFlow 1's Adam)
-
-RATES = (  # what a schedule needs; held in variables, so that a compiled step serves every setting
-    "learning_rate",
-    "lr_decay",
-    "lr_decay_steps",
-    "lr_staircase",
-    "gamma",
-    "gamma_initial",
-    "gamma_ramp",
-    "gamma_decay",
-    "gamma_decay_steps",
-)
-
-
-def rates_from_config(inference: dict) -> dict[str, float]:
-    """The inference group's step sizes as the flat numbers of `RATES`."""
-    adam, ngd = inference["adam"], inference["natgrad"]
-    values = (
-        adam["learning_rate"],
-        adam["decay"],
-        adam["decay_steps"],
-        adam["staircase"],
-        ngd["gamma"],
-        ngd["gamma_initial"],
-        ngd["ramp_steps"],
-        ngd["decay"],
-        ngd["decay_steps"],
-    )
-    return {name: float(value) for name, value in zip(RATES, values, strict=True)}
 
 
 def learning_rate(rates: dict[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
@@ -68,3 +39,10 @@ def adam_ascent(var: tf.Variable, m: tf.Variable, v: tf.Variable, gradient, rate
         epsilon=cast(EPSILON),
         grad=-gradient,
     )
+
+
+def all_there(values):
+    """The same values, each available only when all are: an assignment that ran as soon as its own value was
+    known was seen to overtake another operation's read of the variable."""
+    with tf.control_dependencies(tf.nest.flatten(values)):
+        return tf.nest.map_structure(tf.identity, values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from dgpbench.models.symmetric import block_ends, from_blocks
+from dgpbench.gp.fast.symmetric import block_ends, from_blocks
 
 
 def product(

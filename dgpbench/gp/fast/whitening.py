@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from dgpbench.models.triangular import product
+from dgpbench.gp.fast.triangular import product
 
 
 def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:

@@ -1,10 +1,10 @@
-"""What a line search can follow, from the ordinary gradient as one flat vector (thesis 3.2.2)."""
+"""Directions of a line search, from the ordinary gradient as one flat vector (thesis 3.2.2)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dgpbench.inference.optimise import BETA1, BETA2, EPSILON
+from dgpbench.inference.updates.schedules import BETA1, BETA2, EPSILON
 
 MEMORY = 10  # pairs that L-BFGS keeps
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.models.likelihoods.base import LOG_2PI, Likelihood
+from dgpbench.gp.likelihoods.base import LOG_2PI, Likelihood
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Gaussian(Likelihood):
 
     variance: float = 0.01  # first value
     name = "gaussian"
+    positive = ("variance",)
     exact_density = True
 
     def initial(self) -> dict[str, np.ndarray]:
@@ -42,6 +43,7 @@ class StudentT(Likelihood):
     df: float = 3.0
     scale: float = 1.0  # first value
     name = "student_t"
+    positive = ("scale",)
     log_concave = False
 
     def initial(self) -> dict[str, np.ndarray]:
@@ -63,6 +65,7 @@ class Gamma(Likelihood):
 
     shape: float = 1.0  # first value
     name = "gamma"
+    positive = ("shape",)
 
     def initial(self) -> dict[str, np.ndarray]:
         return {"shape": np.asarray(float(self.shape))}
@@ -88,6 +91,7 @@ class Beta(Likelihood):
 
     scale: float = 1.0  # first value of s
     name = "beta"
+    positive = ("scale",)
     log_concave = False
 
     def initial(self) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.models.likelihoods.base import NODES, Likelihood, hermite_mean, log_phi, phi
+from dgpbench.gp.likelihoods.base import NODES, Likelihood, hermite_mean, log_phi, phi
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ class Ordinal(Likelihood):
     high: float = 2.0
     sigma: float = 1.0  # first value
     name = "ordinal"
+    positive = ("sigma",)
     fixed = ("edges",)
     discrete = True
     exact_density = True
