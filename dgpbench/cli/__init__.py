@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from dgpbench import __version__
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import Interrupted, UserError
-from dgpbench.suggest import did_you_mean
 
 # Each verb's module has add_parser(subparsers) and main(args) -> exit code.
 VERBS = {
