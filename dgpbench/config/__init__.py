@@ -1,8 +1,8 @@
 """Configs: conf/ and overrides in, a plain checked dict out, and the keys that name its runs.
 
-`tree` lists what conf/ offers, `composition` puts one config together with Hydra, `schema` and `checks` refuse
-what cannot mean anything, `keys` hashes what determines the numbers. Names are resolved on first use, so that
-`--help` and completion pay for the tree only.
+`tree` lists what conf/ offers, `composition` puts one config together with Hydra, `schema` and `checks`
+refuse what cannot mean anything, `keys` hashes what determines the numbers. Names are resolved on first use,
+so that `--help` and completion pay for the tree only.
 """
 
 from __future__ import annotations
