@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dgpbench.config.keys import later_defaults
 from dgpbench.errors import UserError
-from dgpbench.keys import later_defaults
 from dgpbench.gp import first_guesses, likelihoods, projection
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.latent import LatentLayer

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from dgpbench.inference.lazy import lazy
-from dgpbench.schema import COUNT, Field
+from dgpbench.config.schema import COUNT, Field
 
 if TYPE_CHECKING:
     import numpy as np

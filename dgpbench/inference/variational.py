@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.inference.base import Bound, Method, Update
-from dgpbench.keys import later_defaults
-from dgpbench.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
+from dgpbench.config.keys import later_defaults
+from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
 
 if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP

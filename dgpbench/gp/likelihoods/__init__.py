@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import numpy as np
 
+from dgpbench.config.keys import likelihood_name, likelihood_settings
 from dgpbench.errors import UserError
-from dgpbench.keys import likelihood_name, likelihood_settings
 from dgpbench.gp.likelihoods.base import Likelihood
 from dgpbench.gp.likelihoods.continuous import Beta, Gamma, Gaussian, StudentT
 from dgpbench.gp.likelihoods.discrete import Bernoulli, BernoulliLogit, Ordinal, Poisson
