@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from dgpbench.config.keys import LATER_DEFAULTS
 from dgpbench.config.protocol import check_split
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
     GP_REQUIRED,
-    GP_TARGET,
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
@@ -21,10 +19,14 @@ from dgpbench.config.schema import (
     TOP,
     Field,
     check_field,
+    flatten,
     show_value,
 )
 from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.targets import create_method, method_class
 from dgpbench.errors import UserError
+
+OURS = "dgpbench."  # before the targets of the models that come with this package
 
 
 def validate(cfg: dict) -> None:
@@ -47,19 +49,9 @@ def normalise(cfg: dict) -> dict:
     out["launcher"] = _section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
     out["model"] = _model(cfg["model"])
     out["likelihood"] = _likelihood(cfg["likelihood"])
+    out["inference"] = _inference(cfg["inference"])
     _relations(out)
     return out
-
-
-def flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one mapping with dotted names; an empty mapping stays a value."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
 
 
 def _names(prefix: str, given: dict, allowed: list[str]) -> None:
@@ -90,7 +82,7 @@ def _section(section: str, values: dict, fields: dict[str, Field], closed=False,
 
 
 def _model(values: dict) -> dict:
-    gp = values.get("_target_") == GP_TARGET
+    gp = "layers" in values and str(values.get("_target_")).startswith(OURS)
     model = _section("model", values, MODEL, required=GP_REQUIRED if gp else ("_target_", "name"))
     if "layers" in model:
         layers = model["layers"]
@@ -156,97 +148,36 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
     return dict(sorted(out.items(), key=lambda item: int(item[0])))
 
 
+def _inference(values: dict) -> dict:
+    """The section of the method that `_target_` names: its own fields and those of all methods."""
+    from dgpbench.inference.base import COMMON
+
+    values = {"_target_": LATER_DEFAULTS["inference._target_"]} | values
+    fields = COMMON | dict(method_class(values).fields)
+    return _section("inference", values, fields, closed=True)
+
+
 def _relations(cfg: dict) -> None:
     check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
-    _latents(cfg["model"], cfg["inference"])
-    _line_search(cfg["model"], cfg["inference"])
     _for_gps(cfg)
-    _likelihood_fits(cfg["likelihood"]["name"], cfg["model"], cfg["inference"])
+    if reason := create_method(cfg).refuses(cfg["model"], cfg["likelihood"]["name"]):
+        raise UserError(reason)
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
 
 
 def _for_gps(cfg: dict) -> None:
-    """What our own models other than GPs would ignore."""
-    target = cfg["model"]["_target_"]
-    if target == GP_TARGET or not target.startswith("dgpbench."):
+    """Refuse settings that our own models other than GPs would ignore."""
+    model = cfg["model"]
+    if "layers" in model or not model["_target_"].startswith(OURS):
         return
     given = {
         "inference.hyperparameters=fixed": cfg["inference"]["hyperparameters"] == "fixed",
         "engine.trace_test=true": cfg["engine"]["trace_test"],
     }
     for setting in (name for name, is_set in given.items() if is_set):
-        raise UserError(f"{setting} is for GP models; model={cfg['model']['name']} is none, leave it out")
-
-
-def _line_search(model: dict, inference: dict) -> None:
-    """A line search moves one q(u) and nothing else."""
-    natgrad = inference["natgrad"]
-    if natgrad["step"] != "linesearch":
-        if natgrad["direction"] != "natural":
-            raise UserError(
-                f"inference.natgrad.direction={natgrad['direction']} is a direction of a line search; add "
-                "inference.natgrad.step=linesearch, or choose inference=gd or dsvi"
-            )
-        return
-    needs = "inference.natgrad.step=linesearch needs"
-    if inference["optimiser"] != "ngd_adam":
-        raise UserError(f"{needs} inference.optimiser=ngd_adam; it is {inference['optimiser']}")
-    if inference["hyperparameters"] != "fixed":
-        raise UserError(f"{needs} inference.hyperparameters=fixed: the search is over q(u) alone")
-    if "layers" in model and model["layers"] != ["gp"]:
-        raise UserError(f"{needs} one GP layer, model.layers=[gp]; they are {show_value(model['layers'])}")
-
-
-def _likelihood_fits(name: str, model: dict, inference: dict) -> None:
-    """Where a likelihood would be ignored, or its expectation does not serve the bound."""
-    target = model["_target_"]
-    if name != "auto" and target.startswith("dgpbench.") and target != GP_TARGET:
+        raise UserError(f"{setting} is for GP models; model={model['name']} is none, leave it out")
+    if (name := cfg["likelihood"]["name"]) != "auto":
         raise UserError(
             f"likelihood={name} is for GP models; model={model['name']} has its own, leave likelihood=auto"
-        )
-    if name == "softmax" and inference["bound"] != "vi" and "lv" in model.get("layers", ()):
-        raise UserError(
-            f"likelihood=softmax is sampled, which inference.bound={inference['bound']} cannot take inside"
-            " its logarithm; use inference=vi or likelihood=robustmax"
-        )
-
-
-def _latents(model: dict, inference: dict) -> None:
-    """Which bound fits which layers."""
-    encoder, bound = inference["encoder"], inference["bound"]
-    if any(type(width) is not int or width < 1 for width in encoder):
-        raise UserError(
-            f"inference.encoder={show_value(encoder)} is not allowed; it must be a list of hidden widths of "
-            "at least 1, e.g. [20,20], or []"
-        )
-    if "layers" not in model:
-        return
-    layers, shown = model["layers"], f"model.layers={show_value(model['layers'])}"
-    if bound != "vi" and "lv" not in layers:
-        raise UserError(f"{shown} has no latent variables: inference.bound={bound} needs an lv layer; use vi")
-    if inference["dreg"] and bound != "iwvi":
-        raise UserError(f"inference.dreg=true is a gradient of iwvi; inference.bound is {bound}")
-    if bound == "optimal":
-        _quadrature(layers, model, inference["quadrature"])
-
-
-def _quadrature(layers: list[str], model: dict, quadrature: dict) -> None:
-    if layers.count("lv") != 1 or layers[-2] != "lv":
-        raise UserError(
-            "inference.bound=optimal integrates over one latent layer right below the last gp, as in [lv,gp];"
-            f" model.layers is {show_value(layers)}; use inference=iwvi"
-        )
-    index = str(len(layers) - 2)
-    dim = model.get("layer_overrides", {}).get(index, {}).get("latent_dim", model["latent_dim"])
-    rule, nodes = quadrature["rule"], quadrature["nodes"]
-    most = {"adaptive": 1, "hermite": 2}[rule]
-    if dim > most:
-        raise UserError(
-            f"quadrature over {dim}-dimensional latent variables is not possible; the {rule} rule takes "
-            f"model.latent_dim of at most {most}; use inference=vi or iwvi"
-        )
-    if rule == "adaptive" and (nodes % 2 or nodes < 16):
-        raise UserError(
-            f"inference.quadrature.nodes={nodes} must be even and at least 16 under the adaptive rule"
         )

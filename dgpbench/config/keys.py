@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from dgpbench.config.checks import flatten
+from dgpbench.config.schema import flatten
 
 NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchanged config
 
@@ -30,6 +30,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
     "model.compat": None,
+    "inference._target_": "dgpbench.inference.variational.Variational",
     "inference.bound": "vi",
     "inference.importance_samples": 5,
     "inference.dreg": False,

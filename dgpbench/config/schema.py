@@ -11,8 +11,6 @@ from dgpbench.errors import UserError
 
 LAYERS = ("gp", "lv", "linear")
 KERNELS = ("rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear")
-PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
-GP_TARGET = "dgpbench.models.gp.GPModel"
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
     *("inner_gps", "mixing_trainable", "inner_variance_trainable"),
@@ -85,6 +83,17 @@ def show_value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ",".join(f"{k}:{show_value(v)}" for k, v in value.items()) + "}"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one mapping with dotted names; an empty mapping stays a value."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
 
 
 def _one_of(*choices: Any, null: bool = False) -> Field:
@@ -172,33 +181,6 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "stratify": SWITCH,
         "row_number": SWITCH,
         "pixels": _one_of("unit", "scaling"),
-    },
-    "inference": {
-        "name": TEXT,
-        "optimiser": _one_of("adam", "gd", "ngd_adam", "ngd_all"),
-        "hyperparameters": _one_of("trained", "fixed"),
-        "batch": COUNT,
-        "samples": COUNT,
-        "bound": _one_of("vi", "iwvi", "optimal"),
-        "importance_samples": COUNT,
-        "dreg": SWITCH,
-        "latent_q": _one_of("amortised", "free"),
-        "encoder": Field(list),
-        "quadrature.rule": _one_of("adaptive", "hermite"),
-        "quadrature.nodes": Field(int, low=4),
-        "adam.learning_rate": POSITIVE,
-        "adam.decay": RATE,
-        "adam.decay_steps": COUNT,
-        "adam.staircase": SWITCH,
-        "natgrad.gamma": RATE,
-        "natgrad.gamma_initial": RATE,
-        "natgrad.ramp_steps": Field(int, low=0),
-        "natgrad.parameterisation": _one_of(*PARAMETERISATIONS),
-        "natgrad.step": _one_of("schedule", "linesearch"),
-        "natgrad.direction": _one_of("natural", "gradient", "adam", "lbfgs"),
-        "natgrad.alternate": SWITCH,
-        "natgrad.decay": RATE,
-        "natgrad.decay_steps": COUNT,
     },
     "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
 }

@@ -134,7 +134,9 @@ def penalties(model: DeepGP, values: Mapping[str, tf.Tensor]) -> dict[int, tf.Te
     return {i: kl for i, kl in each.items() if kl is not None}
 
 
-def walk(model: DeepGP, prepared: dict, X: tf.Tensor, flow: Flow) -> Iterator[tuple[Layer, object, tf.Tensor]]:
+def walk(
+    model: DeepGP, prepared: dict, X: tf.Tensor, flow: Flow
+) -> Iterator[tuple[Layer, object, tf.Tensor]]:
     """Each layer, its prepared part and a sample of its inputs, from the first layer to the last."""
     H = X
     if flow.repeat > 1 and not (model.layers[0].kind == "gp" and len(model.layers) > 1):

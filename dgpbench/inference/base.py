@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from dgpbench.inference.lazy import lazy
 from dgpbench.config.schema import COUNT, Field
+from dgpbench.inference.lazy import lazy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -213,6 +213,7 @@ class Update:
 
     rates: ClassVar[tuple[str, ...]] = ()  # names of the numbers that `Method.rates` gives
     host: ClassVar[bool] = False  # steps are Python, not part of a compiled block (updates/linesearch.py)
+    needs_all_rows: ClassVar[str] = ""  # the setting that takes no minibatches, for the message that says so
 
     def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """State that a checkpoint keeps, by name: shapes; zero at the start. `shapes` are the trainable ones."""
@@ -254,6 +255,11 @@ class Method:
         """Why this method cannot train this model (its config section) with this likelihood, and what fits;
         None where it can."""
         return None
+
+    def refuses_network(self, name: str) -> str | None:
+        """The same for a model that is a network."""
+        own = self.settings["name"]
+        return f"inference={own} is for GP models; model={name} is a network: use inference=adam or dsvi"
 
     def bound(self, model: DeepGP) -> Bound:
         raise NotImplementedError

@@ -8,12 +8,17 @@ column chunks that fit the cache, optionally compiled by XLA, and the two chaine
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from dgpbench.gp.fast.fence import fenced, open_positions
 from dgpbench.gp.parameters import constrain
-from dgpbench.inference.base import Bound, Gradients, Numerics, Pairs, Whole
+from dgpbench.inference.base import Bound, Numerics, Whole
+from dgpbench.inference.place import place_of
+
+if TYPE_CHECKING:
+    from dgpbench.inference.base import Gradients, Pairs
 
 ZERO = tf.UnconnectedGradients.ZERO
 
@@ -36,10 +41,19 @@ def batch_term(bound: Bound) -> Callable:
     def value_and_gradient(prepared, X, Y, noise, start, weight):
         with tf.GradientTape() as tape:
             tape.watch(prepared)
-            value = tf.reduce_sum(bound.terms(fenced(prepared), X, Y, noise, start)) * weight
+            terms = _checked(bound, bound.terms(fenced(prepared), X, Y, noise, start), X)
+            value = tf.reduce_sum(terms) * weight
         return value, tape.gradient(value, prepared, unconnected_gradients=ZERO)
 
     return bound.own_gradient() or value_and_gradient
+
+
+def _checked(bound: Bound, terms: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    """The terms, or a TypeError where there is not one for each column and repetition."""
+    shape = getattr(terms, "shape", None)
+    if shape is None or tuple(shape) != (wanted := (bound.repeats * X.shape[1],)):
+        raise TypeError(f"terms of a bound must have shape {wanted}, got {shape}{place_of(bound)}")
+    return terms
 
 
 def value_and_gradients(

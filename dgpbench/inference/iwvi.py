@@ -1,6 +1,6 @@
 """Importance-weighted variational inference with the analytic last layer, thesis (5.11):
 
-    sum_n E log 1/K sum_k exp(L_n^k) p(w^k) / q(w^k) - KL
+sum_n E log 1/K sum_k exp(L_n^k) p(w^k) / q(w^k) - KL
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The bound with the best q(w), integrated out by quadrature. Thesis (4.8), its logarithm put right:
 
-    sum_n E log of the integral of exp(L_n(w)) p(w) dw - KL
+sum_n E log of the integral of exp(L_n(w)) p(w) dw - KL
 """
 
 from __future__ import annotations

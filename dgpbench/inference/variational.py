@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.inference.base import Bound, Method, Update
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
+from dgpbench.inference.base import Bound, Method, Update
 
 if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP
@@ -55,10 +55,8 @@ class Variational(Method):
     # ---- what fits -----------------------------------------------------------------------------------
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        if reason := self._encoder() or self._line_search(model):
+        if (reason := self._encoder() or self._line_search(model)) or "layers" not in model:
             return reason
-        if "layers" not in model:
-            return self._network(model)
         return self._latents(model) or self._softmax(model, likelihood)
 
     def _encoder(self) -> str | None:
@@ -70,11 +68,9 @@ class Variational(Method):
             )
         return None
 
-    def _network(self, model: Mapping[str, Any]) -> str | None:
+    def refuses_network(self, name: str) -> str | None:
         """A network of ours is trained by Adam on its own bound."""
-        if not model.get("trained_by_adam"):
-            return None
-        name, settings = model["name"], self.settings
+        settings = self.settings
         if settings["optimiser"] != "adam":
             return (
                 f"model={name} has no natural gradients, inference.optimiser={settings['optimiser']} is not "

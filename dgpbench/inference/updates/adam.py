@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from dgpbench.inference.base import Batch, Gradients, Oracle, Update
+from dgpbench.inference.base import Batch, Oracle, Update
 from dgpbench.inference.updates.schedules import adam_ascent, all_there, learning_rate
 
 ADAM_RATES = ("learning_rate", "lr_decay", "lr_decay_steps", "lr_staircase")
@@ -18,7 +18,7 @@ def adam_slots(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ..
     return {f"{slot}/{name}": shape for name, shape in shapes.items() for slot in ("m", "v")}
 
 
-def adam_step(oracle: Oracle, gradients: Gradients, step: tf.Tensor) -> None:
+def adam_step(oracle: Oracle, gradients: Mapping[str, tf.Tensor], step: tf.Tensor) -> None:
     """Move the parameters that have gradients, in place."""
     rate = learning_rate(oracle.rates, step)
     for name, gradient in gradients.items():

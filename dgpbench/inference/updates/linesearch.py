@@ -25,6 +25,7 @@ class LineSearch(Update):
     parameterisation: str
     direction: str
     host = True
+    needs_all_rows = "inference.natgrad.step=linesearch"
 
     def driver(self, oracle: Oracle) -> Search:
         return Search(self, oracle)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.inference import natgrad
-from dgpbench.inference.base import Batch, Oracle, Pairs, Update
+from dgpbench.inference.base import Batch, Oracle, Update
 from dgpbench.inference.updates.adam import ADAM_RATES, adam_slots, adam_step, without
 from dgpbench.inference.updates.schedules import all_there, gamma
 
@@ -47,7 +47,9 @@ class NaturalAdam(Update):
         adam_step(oracle, gradients, batch.step)
         return bound, refused
 
-    def _moved(self, oracle: Oracle, pairs: Pairs, step: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    def _moved(
+        self, oracle: Oracle, pairs: Mapping[int, tuple[tf.Tensor, tf.Tensor]], step: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """The parameters of q(u) after a natural-gradient step, and how often a step was refused."""
         refused, moved = tf.constant(0), {}
         for i, (g_m, g_S) in pairs.items():
