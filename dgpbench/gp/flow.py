@@ -1,4 +1,4 @@
-"""The columns that pass through the layers: noise, latent values, and how many samples each point has become."""
+"""The columns that pass through the layers: noise, latent values, and the samples of each point."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import tensorflow as tf
 class Flow:
     """State of one pass: noise rows are handed out layer by layer, latent values likewise.
 
-    noise (noise_dim, K C) is standard normal; w holds (dim, K, C) of each latent layer. Behind the first latent
-    layer each column is K columns. `joint`: these come from one draw of each inner function, as (5.11) asks;
+    noise (noise_dim, K C) is standard normal; w holds (dim, K, C) of each latent layer. Behind the first
+    latent layer each column is K columns. `joint`: these come from one draw of each inner function, as (5.11) asks;
     else from K draws. `repeat` samples of each column, in blocks, where the first layer is asked once.
     """
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 class Whitened(NamedTuple):
-    """q(u) of a layer in whitened coordinates: mean (P, M) and a lower root of S (P, M, M), or None: S = 0."""
+    """q(u) of a layer in whitened coordinates: mean (P, M) and a root of S (P, M, M), or None: S = 0."""
 
     mean: tf.Tensor
     root: tf.Tensor | None
@@ -19,9 +19,9 @@ class Whitened(NamedTuple):
 class Preparation:
     """Settings of `prepare`, the same for every kind of layer; each takes those that concern it.
 
-    `form` is that of the batch part (fast/forms.py); `rows` are the training rows of the batch, where q(w) has
-    parameters for each; a `natural` layer has gradients in its m and S - I; `q` takes the place of the layer's
-    own q_mu and q_sqrt.
+    `form` is that of the batch part (fast/forms.py); `rows` are the training rows of the batch, where q(w)
+    has parameters for each; a `natural` layer has gradients in its m and S - I; `q` takes the place of the
+    layer's own q_mu and q_sqrt.
     """
 
     jitter: tf.Tensor

@@ -1,4 +1,4 @@
-"""From a config and training data to a structure and initial values (docs/numerics.md, "Where training starts")."""
+"""From a config and training data to a structure and initial values (docs/numerics.md, "Initial values")."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Numerics(NamedTuple):
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound of a deep GP. A subclass has at least `terms`; it is frozen, so that compiled steps can be reused.
+    """A bound of a deep GP. A subclass has `terms` at least; frozen, so that compiled steps are reused.
 
     `samples` Monte Carlo samples of each term are averaged: `terms` then has S B entries.
     """
@@ -118,7 +118,7 @@ class Bound:
         return None
 
     def terms(self, prepared: Any, X, Y, noise, start) -> tf.Tensor:
-        """Each column's part of the bound (repeats B,). `start`: position of the first column in the batch."""
+        """Each column's part of the bound (repeats B,). `start`: place of the first column in the batch."""
         raise NotImplementedError
 
     def own_gradient(self) -> Callable | None:
@@ -216,7 +216,7 @@ class Update:
     needs_all_rows: ClassVar[str] = ""  # the setting that takes no minibatches, for the message that says so
 
     def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        """State that a checkpoint keeps, by name: shapes; zero at the start. `shapes` are the trainable ones."""
+        """Shapes of the state that a checkpoint keeps, zero at first. `shapes` are the trainable ones."""
         return {}
 
     def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, Any]:
@@ -224,7 +224,7 @@ class Update:
         raise NotImplementedError
 
     def draws(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, np.ndarray]:
-        """Kept draws of raw parameters (draws, *shape) after so many steps; empty: the values are the result."""
+        """Kept draws of raw parameters (draws, *shape) after so many steps; none: values are the result."""
         return {}
 
 

@@ -1,8 +1,8 @@
 """The value of an objective and its gradient, organised for speed, for any Bound.
 
-`lower_bound` is the definition: weight * sum_n terms_n - penalty. `value_and_gradients` is the same number with
-its gradient: the M x M part in the precision of the parameters outside XLA, the batch part in `batch_dtype`, in
-column chunks that fit the cache, optionally compiled by XLA, and the two chained by hand.
+`lower_bound` is the definition: weight * sum_n terms_n - penalty. `value_and_gradients` is the same number
+with its gradient: the M x M part in the precision of the parameters outside XLA, the batch part in
+`batch_dtype`, in column chunks that fit the cache, optionally compiled by XLA, and the two chained by hand.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Variational inference with stochastic gradients: DSVI, importance weighting, the optimal q(w); Adam, natural
-gradients, line searches. The default method."""
+"""Variational inference with stochastic gradients: DSVI, importance weighting, the optimal q(w); Adam,
+natural gradients, line searches. The default method."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Variational(Method):
         encoder = self.settings["encoder"]
         if any(type(width) is not int or width < 1 for width in encoder):
             return (
-                f"inference.encoder={show_value(encoder)} is not allowed; it must be a list of hidden widths of "
-                "at least 1, e.g. [20,20], or []"
+                f"inference.encoder={show_value(encoder)} is not allowed; it must be a list of hidden widths "
+                "of at least 1, e.g. [20,20], or []"
             )
         return None
 
@@ -107,8 +107,8 @@ class Variational(Method):
         layers, bound = model["layers"], self.settings["bound"]
         if bound != "vi" and "lv" not in layers:
             return (
-                f"model.layers={show_value(layers)} has no latent variables: inference.bound={bound} needs an "
-                "lv layer; use vi"
+                f"model.layers={show_value(layers)} has no latent variables: inference.bound={bound} needs "
+                "an lv layer; use vi"
             )
         if self.settings["dreg"] and bound != "iwvi":
             return f"inference.dreg=true is a gradient of iwvi; inference.bound is {bound}"

@@ -149,7 +149,7 @@ class GPModel:
     # ---- prediction ----------------------------------------------------------------------------------
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """The likelihood's prediction, averaged over the posterior: a mixture, class probabilities or draws."""
+        """The likelihood's prediction, averaged over the posterior: mixture, probabilities or draws."""
         each = self._for_members(prediction.predict, samples, seed, self._inputs(X))
         return each[0] if len(each) == 1 else pooled(each)
 

@@ -1,1 +1,1 @@
-"""The fast forms of a layer's batch part. Private: reached through gp/layer.py, which keeps their conditions."""
+"""The fast forms of a layer's batch part. Private: gp/layer.py keeps their conditions."""

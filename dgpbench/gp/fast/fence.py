@@ -1,7 +1,7 @@
 """A fence around tensors whose gradient is known to be wrong: whoever differentiates through one is stopped.
 
-The fast forms drop the gradient in L^-1: it follows from those in alpha and C, but only where A = L^-1 K serves
-alpha A and A^T C A and nothing else (whitening.py). Used for anything else the value would be right and the
+The fast forms drop the gradient in L^-1: it follows from those in alpha and C, but only where A = L^-1 K
+serves alpha A and A^T C A and nothing else (whitening.py). Used for anything else the value would be right and the
 gradient in K_zz silently zero. `gp.layer.whiten` is the A with its whole gradient.
 """
 
@@ -28,8 +28,8 @@ def fence(value: tf.Tensor) -> tf.Tensor:
 
     def gradient(_):
         raise WrongGradient(
-            "the fast L^-1 of a layer has no gradient outside alpha A and A^T C A; use gp.layer.whiten, whose "
-            "A = L^-1 K has its whole gradient"
+            "the fast L^-1 of a layer has no gradient outside alpha A and A^T C A; use gp.layer.whiten, "
+            "whose A = L^-1 K has its whole gradient"
         )
 
     return tf.identity(value), gradient

@@ -1,4 +1,4 @@
-"""Three equal forms of a layer's batch part, each with a hand-written gradient that reuses the forward products.
+"""Three equal forms of a layer's batch part, with hand-written gradients that reuse the forward products.
 
 With A = L^-1 k(Z, h), K_zz = L L^T and C = S - I (thesis 1.28, 1.29, whitened):
     mean = alpha A,   var = k(h, h) + A^T C A.
