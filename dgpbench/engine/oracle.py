@@ -9,6 +9,8 @@ from dgpbench.engine.spec import StepSpec
 from dgpbench.inference.base import Batch, Numerics
 from dgpbench.inference.gradients import batch_term, value_and_gradients, whole_term
 
+UPDATE_STREAMS = 1 << 20  # the random streams of updates begin here
+
 
 class TrainingOracle:
     """Variables of a run on one device, and the objective at them. See inference.base.Oracle."""
@@ -56,7 +58,7 @@ class TrainingOracle:
             self._chunks(X, Y, noise),
             weight,
             self._term,
-            Numerics(self.jitter, spec.forms, spec.batch_dtype, natural),
+            Numerics(self.jitter, spec.forms, spec.batch_dtype, natural, self._count),
             trainable=names,
             key=key,
             rows=tf.range(spec.batch) if spec.full_batch else batch.rows,
@@ -65,9 +67,13 @@ class TrainingOracle:
     def full_batch(self, step) -> Batch:
         return Batch(self.X.read_value(), self.Y.read_value(), step, None)
 
-    def normal(self, batch: Batch, stream: int, shape: Sequence[int], dtype) -> tf.Tensor:
-        key = tf.random.experimental.stateless_fold_in(tf.stack([self.seed, batch.step]), stream)
-        return tf.random.stateless_normal(shape, key, dtype=dtype, alg="philox")
+    def key(self, batch: Batch, stream: int) -> tf.Tensor:
+        own = tf.stack([self.seed, batch.step])
+        return tf.random.experimental.stateless_fold_in(own, UPDATE_STREAMS + stream)
+
+    @property
+    def _count(self) -> tf.Tensor:
+        return tf.cast(self.num_data, self.spec.param_dtype)
 
     def _noise(self, key) -> tf.Tensor:
         """Standard normals of the objective (noise_dim, columns, B), keyed by seed, step and evaluation."""

@@ -82,7 +82,7 @@ class GPLayer:
         q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
         kernel = self.kernel.prepare(scope(p, "kernel"), p["Z"])
         Kzz = self._gram(kernel, p["Z"].dtype, how.jitter)
-        form, watched = forms.make(how.form, Kzz, q.mean, q.root, how.batch_dtype, how.natural)
+        form, watched = forms.make(how.form, Kzz, q, how.batch_dtype, how.natural)
         mean = {"W": p["W"]} if self.mean == "linear" else {}
         return PreparedGP(kernel, form, mean, {"P": p["P"]} if self.mixed else {}), watched
 

@@ -9,10 +9,12 @@ import tensorflow as tf
 
 
 class Whitened(NamedTuple):
-    """q(u) of a layer in whitened coordinates: mean (P, M) and a root of S (P, M, M), or None: S = 0."""
+    """q(u) = N(mean, S) of a layer in whitened coordinates, mean (P, M): S by a lower root (P, M, M), or by
+    excess = S - I; a point, S = 0, where both are None."""
 
     mean: tf.Tensor
-    root: tf.Tensor | None
+    root: tf.Tensor | None = None
+    excess: tf.Tensor | None = None
 
 
 @dataclass(frozen=True)

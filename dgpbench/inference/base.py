@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
+    from dgpbench.gp import deep_gp
     from dgpbench.gp.deep_gp import DeepGP
+    from dgpbench.gp.fast import forms
     from dgpbench.gp.parameters import Constraint
 
     Values = Mapping[str, tf.Tensor]
     Gradients = dict[str, tf.Tensor]
     Pairs = dict[int, tuple[tf.Tensor, tf.Tensor]]
 else:
-    deep_gp = lazy("dgpbench.gp.deep_gp")
+    deep_gp, forms = lazy("dgpbench.gp.deep_gp"), lazy("dgpbench.gp.fast.forms")
 
 
 class Numerics(NamedTuple):
@@ -40,6 +42,7 @@ class Numerics(NamedTuple):
     forms: Sequence[str] | None = None  # of each layer's batch part; None: the one that is always safe
     batch_dtype: Any = None  # precision of the batch part; None: that of the values
     natural: Sequence[int] = ()  # layers whose m and S are to have gradients
+    num_data: tf.Tensor | None = None  # N in training; None: q itself is wanted, for prediction
 
 
 @dataclass(frozen=True)
@@ -102,18 +105,30 @@ class Bound:
         return self.model.constraints()
 
     def forms(self, batch: int, exact: bool) -> tuple[str, ...] | None:
-        """The form of each layer's batch part for so many rows; `exact`: the batch part is in float64."""
-        return None
+        """The cheapest form of each layer's batch part for so many rows (gp/fast/forms.py); `exact`: the
+        batch part is in float64."""
+        model = self.model
+        spread = self.columns if model.latent else self.samples
+        before = batch * self.samples  # columns in front of the first latent layer
+
+        def form(i: int) -> str:
+            if i not in model.gps:
+                return "white"
+            layer, behind = model.layers[i], model.latent and i > model.latent[0]
+            columns = batch * spread if behind else before
+            return forms.cheaper_form(layer.output_dim, layer.num_inducing, columns, exact)
+
+        return tuple(form(i) for i in range(len(model.layers)))
 
     def prepare(self, values: Values, numerics: Numerics, key=None, rows=None) -> tuple[Any, Pairs]:
         """The M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`.
 
         `key` (2,) seeds a bound that draws here; `rows` are the training rows of the batch.
         """
-        q = self.posterior(values)
+        q = self.posterior(values, numerics)
         return deep_gp.prepare(self.model, values, *numerics_of(numerics, values), rows, numerics.natural, q)
 
-    def posterior(self, values: Values) -> Mapping[int, Any] | None:
+    def posterior(self, values: Values, numerics: Numerics) -> Mapping[int, Any] | None:
         """gp.preparation.Whitened of each GP layer; None: their own q_mu and q_sqrt."""
         return None
 
@@ -126,7 +141,7 @@ class Bound:
         automatic differentiation of the weighted sum of terms gives."""
         return None
 
-    def penalty(self, values: Values, prepared: Any) -> dict[int, tf.Tensor]:
+    def penalty(self, values: Values, prepared: Any, numerics: Numerics) -> dict[int, tf.Tensor]:
         """The part of the bound that no point has, by layer, to be subtracted."""
         return deep_gp.penalties(self.model, values)
 
@@ -203,8 +218,8 @@ class Oracle(Protocol):
     def full_batch(self, step) -> Batch:
         """All training rows."""
 
-    def normal(self, batch: Batch, stream: int, shape: Sequence[int], dtype) -> tf.Tensor:
-        """Standard normals of an update's own, keyed by seed, step and stream."""
+    def key(self, batch: Batch, stream: int) -> tf.Tensor:
+        """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +237,10 @@ class Update:
     def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, Any]:
         """Advance raw values and slots in place; the objective, and how often a step was refused."""
         raise NotImplementedError
+
+    def incomplete(self, steps: int) -> str | None:
+        """Why training that ended after so many steps has no result; None where it has."""
+        return None
 
     def draws(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, np.ndarray]:
         """Kept draws of raw parameters (draws, *shape) after so many steps; none: values are the result."""
@@ -270,3 +289,15 @@ class Method:
     def rates(self) -> dict[str, float]:
         """The numbers that the update's `rates` name."""
         return {}
+
+
+def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
+    """Why a method named `own` that knows GP layers only refuses a model; None where it does not."""
+    others = [kind for kind in model.get("layers", ()) if kind != "gp"]
+    if not others:
+        return None
+    words = {
+        "lv": "latent variables (lv): use inference=vi, iwvi or optimal",
+        "linear": "a linear projection",
+    }
+    return f"inference={own} is for GP layers; model={model['name']} has {words.get(others[0], others[0])}"

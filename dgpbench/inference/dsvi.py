@@ -12,28 +12,12 @@ import tensorflow as tf
 
 from dgpbench.gp import latent
 from dgpbench.gp.deep_gp import expected_log_likelihood
-from dgpbench.gp.fast.forms import cheaper_form
 from dgpbench.inference.base import Bound
 
 
 @dataclass(frozen=True)
 class VI(Bound):
     """Mean-field q(u) and, where there are latent variables, q(w) = N(a, b^2)."""
-
-    def forms(self, batch: int, exact: bool) -> tuple[str, ...]:
-        model = self.model
-        spread = self.columns if model.latent else self.samples
-        before = batch * self.samples  # columns in front of the first latent layer
-
-        def form(i: int) -> str:
-            if i not in model.gps:
-                return "white"
-            layer, behind = model.layers[i], model.latent and i > model.latent[0]
-            return cheaper_form(
-                layer.output_dim, layer.num_inducing, batch * spread if behind else before, exact
-            )
-
-        return tuple(form(i) for i in range(len(model.layers)))
 
     def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
         Xs, Ys = tf.tile(X, (1, self.samples)), tf.tile(Y, (1, self.samples))

@@ -30,9 +30,12 @@ def lower_bound(bound: Bound, raw: Mapping[str, tf.Tensor], X, Y, noise, *, num_
     `rows` (B,) are the training rows, where q(w) has parameters for each.
     """
     values = constrain(raw, bound.constraints())
-    prepared, _ = bound.prepare(values, Numerics(jitter), rows=rows)
+    numerics = Numerics(jitter, num_data=tf.cast(num_data, X.dtype))
+    prepared, _ = bound.prepare(values, numerics, rows=rows)
     data = tf.reduce_sum(bound.terms(prepared, X, Y, noise, tf.constant(0)))
-    return data * (num_data / (X.shape[1] * bound.repeats)) - sum(bound.penalty(values, prepared).values())
+    return data * (num_data / (X.shape[1] * bound.repeats)) - sum(
+        bound.penalty(values, prepared, numerics).values()
+    )
 
 
 def batch_term(bound: Bound) -> Callable:
@@ -79,7 +82,7 @@ def value_and_gradients(
         tape.watch(raw)
         values = constrain(raw, bound.constraints())
         prepared, watched = bound.prepare(values, numerics, key, rows)
-        penalty = bound.penalty(values, prepared)
+        penalty = bound.penalty(values, prepared, numerics)
         zero = tf.zeros((), next(iter(raw.values())).dtype)
         ordinary = sum((part for i, part in penalty.items() if i not in natural), zero)
         flat = tf.nest.flatten(prepared)

@@ -118,6 +118,8 @@ class GPModel:
             )
         except Diverged as error:
             raise Diverged(f"{error}{place_of(self.bound)}") from None
+        if reason := update.incomplete(result.steps):
+            raise Diverged(reason)
         self._take_over(trainer, result.steps)
         X, Y = split.take_train(np.arange(min(split.n_train, CHECK_ROWS)))
         columns = tf.constant(self._inputs(X).T), tf.constant(Y.T)

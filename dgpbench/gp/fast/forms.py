@@ -22,6 +22,7 @@ from dgpbench.gp.fast.fence import Fenced, fence
 from dgpbench.gp.fast.joint import joint_quadratic_form
 from dgpbench.gp.fast.symmetric import weighted_squares
 from dgpbench.gp.fast.whitening import folding, folding_root, outer_square, whitening
+from dgpbench.gp.preparation import Whitened
 
 FORMS = ("white", "half", "quad")
 
@@ -115,19 +116,20 @@ class Quad(NamedTuple):
 
 
 def make(
-    form: str, Kzz: tf.Tensor, mean: tf.Tensor, root: tf.Tensor | None, batch_dtype: tf.DType, natural: bool
+    form: str, Kzz: tf.Tensor, q: Whitened, batch_dtype: tf.DType, natural: bool
 ) -> tuple[White | Half | Quad, tuple[tf.Tensor, tf.Tensor]]:
-    """The form of that name for q(u) = N(mean, root root^T), whitened, and the tensors mean and S - I that it
-    was made from; a `natural` layer has gradients in both. `root` None: S = 0, q is a point.
+    """The form of that name for a posterior, and the tensors mean and S - I that it was made from; a
+    `natural` layer has gradients in both.
 
     In White and Half, S is made in the precision of the batch part, which is the precision it is used in.
     """
     dtype, M = Kzz.dtype if form == "quad" else batch_dtype, Kzz.shape[0]
-    if root is None:
-        R, C = None, -tf.eye(M, batch_shape=(1,), dtype=dtype)
-    else:
-        R = tf.cast(root, dtype)
+    mean, R = q.mean, None
+    if q.root is not None:
+        R = tf.cast(q.root, dtype)
         C = outer_square(R) - tf.eye(M, dtype=dtype)  # S - I
+    else:
+        C = -tf.eye(M, batch_shape=(1,), dtype=dtype) if q.excess is None else tf.cast(q.excess, dtype)
     if form == "quad":
         rooted = R is not None and R.shape[0] > 1 and not natural
         _, alpha, folded = folding_root(Kzz, mean, R) if rooted else folding(Kzz, mean, C)

@@ -19,6 +19,7 @@ import tensorflow as tf
 from dgpbench.gp import quadrature
 from dgpbench.gp.parameters import NOISE, Constraint
 
+POWER_NODES = 48  # the same where the integral is trained on
 NODES = 20  # Gauss-Hermite nodes of an expectation, as in GPflow
 DENSITY_NODES = 128  # adaptive nodes of a density: p(y | f) can be far narrower in f than its log is curved
 STRETCH = 3.0  # they reach to 24 standard deviations of f: an outlier's mass lies far from the mean
@@ -77,6 +78,11 @@ class Likelihood:
         """log of the integral of p(y | f) N(f; mean, var) df, summed over outputs: (B,) for (P, B)."""
         return tf.reduce_sum(log_integral(lambda F, y: self.log_prob(p, F, y), mean, var, Y, nodes), 0)
 
+    def log_power(self, p, mean, var, Y, alpha: float, noise=None) -> tf.Tensor:
+        """log of the integral of p(y | f)^alpha N(f; mean, var) df, summed over outputs; for training."""
+        each = log_power_integral(lambda F, y: alpha * self.log_prob(p, F, y), mean, var, Y, POWER_NODES)
+        return tf.reduce_sum(each, 0)
+
     def draw(self, p: dict[str, np.ndarray], F: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A draw of y for each entry of F, of any shape."""
         raise NotImplementedError
@@ -122,6 +128,24 @@ def log_integral(log_function: Callable, mean, var, Y, nodes: int) -> tf.Tensor:
     t, log_weight = quadrature.place(F, tf.zeros_like(F), lambda f, _, t: log_joint(f[0], t), K)  # K, C
     total = tf.reduce_logsumexp(log_joint(m + s * t, t) + log_weight, 0)
     return tf.reshape(total + math.log(STRETCH) - 0.5 * LOG_2PI, shape)
+
+
+def log_power_integral(log_function: Callable, mean, var, Y, nodes: int) -> tf.Tensor:
+    """`log_integral` with a gradient: nodes f_k are placed for the moments as they are and then held, so that
+    mean and variance are differentiated in log N(f_k; mean, var), and the function in its own parameters."""
+    held, sd = tf.stop_gradient(mean), tf.stop_gradient(deviation(var))
+    flat = lambda a: tf.reshape(a, (1, -1))  # noqa: E731
+    m, s, y = flat(held), STRETCH * flat(sd), flat(Y)  # 1, C
+    F = flat(m + s * tf.constant(quadrature.coarse_grid(nodes)[:, None], mean.dtype))  # 1, K C
+
+    def log_joint(f, _, t):
+        return log_function(f[0], y) - 0.5 * tf.square(STRETCH * t)
+
+    t, log_weight = quadrature.place(F, tf.zeros_like(F), log_joint, nodes)  # K, C
+    f, log_weight = tf.stop_gradient(m + s * t), tf.stop_gradient(log_weight + tf.math.log(s))
+    v = tf.square(flat(deviation(var)))
+    log_normal = -0.5 * (LOG_2PI + tf.math.log(v) + tf.square(f - flat(mean)) / v)
+    return tf.reshape(tf.reduce_logsumexp(log_function(f, y) + log_normal + log_weight, 0), mean.shape)
 
 
 @tf.custom_gradient

@@ -35,6 +35,14 @@ class Gaussian(Likelihood):
         v = var + p["variance"]
         return -0.5 * tf.reduce_sum(LOG_2PI + tf.math.log(v) + tf.square(Y - mean) / v, 0)
 
+    def log_power(self, p, mean, var, Y, alpha: float, noise=None) -> tf.Tensor:
+        """In closed form: N(y; f, s2)^alpha is N(y; f, s2 / alpha) times a constant."""
+        s2 = p["variance"]
+        v = var + s2 / alpha
+        each = -0.5 * (LOG_2PI + tf.math.log(v) + tf.square(Y - mean) / v)
+        constant = 0.5 * (1.0 - alpha) * (LOG_2PI + tf.math.log(tf.identity(s2))) - 0.5 * math.log(alpha)
+        return tf.reduce_sum(each + constant, 0)
+
 
 @dataclass(frozen=True)
 class StudentT(Likelihood):

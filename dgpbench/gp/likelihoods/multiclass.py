@@ -50,6 +50,12 @@ class RobustMax(MultiClass):
         hit, miss = math.log(1.0 - self.epsilon), math.log(self.epsilon / (self.classes - 1))
         return miss + (hit - miss) * largest
 
+    def log_power(self, p, mean, var, Y, alpha: float, noise=None) -> tf.Tensor:
+        """In closed form: p(y | f)^alpha takes two values."""
+        largest = self.prob_is_largest(mean, var, self.one_hot(Y, mean.dtype))
+        hit, miss = (1.0 - self.epsilon) ** alpha, (self.epsilon / (self.classes - 1)) ** alpha
+        return tf.math.log(miss + (hit - miss) * largest)
+
     def prob_is_largest(self, mean, var, chosen, nodes: int = NODES) -> tf.Tensor:
         """P(f_y > f_c for all c != y) (B,) for independent f (C, B) and y one-hot (C, B)."""
         own_mean, own_var = tf.reduce_sum(chosen * mean, 0), tf.reduce_sum(chosen * var, 0)
@@ -89,6 +95,11 @@ class Softmax(MultiClass):
     def variational_expectations(self, p, mean, var, Y, noise=None) -> tf.Tensor:
         own = tf.reduce_sum(self.one_hot(Y, mean.dtype) * mean, 0)
         return own - _expected_log_sum_exp(tf.identity(mean), var, noise)
+
+    def log_power(self, p, mean, var, Y, alpha: float, noise=None) -> tf.Tensor:
+        """At one sample of f: an unbiased estimate before the logarithm, to be averaged over many samples."""
+        F = mean + deviation(var) * noise
+        return alpha * tf.reduce_sum(self.one_hot(Y, mean.dtype) * tf.nn.log_softmax(F, 0), 0)
 
     def probs(self, p, mean, var, noise=None) -> tf.Tensor:
         """Class probabilities (C, B) at a pair of samples of f."""
