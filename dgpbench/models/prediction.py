@@ -1,6 +1,6 @@
 """From a fitted deep GP to predictive distributions, over rows in blocks of bounded memory.
 
-The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.20). Given them
+The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.21). Given them
 f is Gaussian, and y is predicted as its likelihood asks: Gaussian components, class probabilities averaged
 over the samples, or draws.
 """

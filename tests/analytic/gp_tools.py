@@ -3,10 +3,12 @@
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.models.deep_gp import DeepGP
+from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.layer import GPLayer
+from dgpbench.gp.parameters import unconstrain
+from dgpbench.inference.base import Numerics
+from dgpbench.inference.gradients import batch_term, value_and_gradients
 from dgpbench.models.kernels import Kernel
-from dgpbench.models.layers import GPLayer
-from dgpbench.models.parameters import unconstrain
 
 
 def layer_values(rng, index, dim, M, P, variance=1.7, part="rbf", scale=0.2):
@@ -38,8 +40,19 @@ def dgp(rng, dim=3, M=10, depth=2, P=1, noise=0.1, variance=0.5):
     return DeepGP(tuple(layers)), values
 
 
-def raw_tensors(values):
-    return {name: tf.constant(v, tf.float64) for name, v in unconstrain(values).items()}
+def raw_tensors(values, model):
+    raw = unconstrain(values, model.constraints())
+    return {name: tf.constant(v, tf.float64) for name, v in raw.items()}
+
+
+def fast(bound, raw, chunks, form, weight=1.0, trainable=(), natural=()):
+    """The bound and its gradients as the engine computes them, all layers in one form."""
+    forms, jitter = (form,) * len(bound.model.layers), tf.constant(1e-6, tf.float64)
+    numerics = Numerics(jitter, forms, tf.float64, natural)
+    weight = tf.constant(weight, tf.float64)
+    return value_and_gradients(
+        bound, raw, chunks, weight, batch_term(bound), numerics, trainable=list(trainable)
+    )
 
 
 def columns(*arrays, dtype=tf.float64):

@@ -5,9 +5,9 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.models import points
-from dgpbench.models.init import build, structure
-from dgpbench.models.points import kmeans, principal_axes
+from dgpbench.gp import first_guesses
+from dgpbench.gp.first_guesses import kmeans, principal_axes
+from dgpbench.gp.start import build, structure
 
 
 def _build(X, *overrides, outputs=1):
@@ -121,6 +121,6 @@ def test_principal_axes_of_few_rows():
 def test_principal_axes_of_many_columns_are_those_of_few(monkeypatch):
     """From the covariance or from the singular value decomposition: the same axes, signs included."""
     H = np.random.RandomState(0).randn(300, 20) * np.linspace(3.0, 0.5, 20)
-    by_svd = points.principal_axes(H, 6)
-    monkeypatch.setattr(points, "MANY_COLUMNS", 10)
-    np.testing.assert_allclose(points.principal_axes(H, 6), by_svd, atol=1e-10)
+    by_svd = first_guesses.principal_axes(H, 6)
+    monkeypatch.setattr(first_guesses, "MANY_COLUMNS", 10)
+    np.testing.assert_allclose(first_guesses.principal_axes(H, 6), by_svd, atol=1e-10)

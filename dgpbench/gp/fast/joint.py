@@ -37,7 +37,7 @@ def samples_first(F: tf.Tensor, K: int) -> tf.Tensor:
 def joint_quadratic_form(A, alpha, C, K: int, *half: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """A alpha^T (C * K, P) and a_k^T C_p a_j (T, P, C) for A (C * K, M), points first, C (P, M, M) symmetric.
 
-    With `half`, which is L^-1 and D = L^-T C, in the form of that name: A is k(H, Z) then (layers.half_form).
+    With `half`, which is L^-1 and D = L^-T C, in the form of that name: A is k(H, Z) then (forms.half_form).
     The gradient needs no more large products than that of the diagonal.
     """
 
