@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dgpbench.errors import UserError
-from dgpbench.suggest import did_you_mean, nearest
+from dgpbench.gp.kernels.names import KernelError, canonical
+from dgpbench.suggest import nearest
 
 LAYERS = ("gp", "lv", "linear")
-KERNELS = ("rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear")
 PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
 GP_TARGET = "dgpbench.models.gp.GPModel"
 LAST_LAYER_FIXED = (
@@ -221,12 +221,11 @@ LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
 
 
 def check_kernel(name: str, value: Any) -> str:
-    parts = value.split("+") if isinstance(value, str) else []
-    for part in parts or [value]:
-        if part not in KERNELS and not (part == "white" and len(parts) > 1):
-            hint = did_you_mean(str(part), KERNELS)
-            raise UserError(f"{name}={show_value(value)} is no kernel{hint}, or a sum: rbf+linear, rbf+white")
-    return value
+    """The kernel's text as the command line takes it."""
+    try:
+        return canonical(value)
+    except KernelError as error:
+        raise UserError(f"{name}={show_value(value)} {error}") from None
 
 
 def check_field(name: str, value: Any, field: Field) -> Any:

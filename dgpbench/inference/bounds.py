@@ -115,7 +115,7 @@ def _draws(model: DeepGP, kind: Bound, q, noise: tf.Tensor) -> list[tf.Tensor]:
 
 def _log_ratio(w: Sequence[tf.Tensor], q) -> tf.Tensor:
     """log p(w) / q(w) over all latent layers: (K, C)."""
-    once = [tf.identity(v) for v in w]  # at most two gradients to add for any tensor (kernels.py)
+    once = [tf.identity(v) for v in w]  # at most two gradients to add for any tensor (gp/kernels)
     return sum(latent.log_prior(v) - latent.log_q(v, a, b) for v, (a, b) in zip(once, q, strict=True))
 
 

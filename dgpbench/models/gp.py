@@ -66,7 +66,7 @@ class GPModel:
         likelihood = likelihoods.choose(self.cfg, split)
         self._initial = init.build(self.cfg, X, Y, seed, split.n_train, likelihood)
         model, values, fixed, _ = self._initial
-        kernels = ", ".join("+".join(model.layers[i].kernel.parts) for i in model.gps)
+        kernels = ", ".join(str(model.layers[i].kernel) for i in model.gps)
         M = ", ".join(str(model.layers[i].num_inducing) for i in model.gps)
         count = sum(v.size for name, v in values.items() if name not in fixed)
         about = f"{describe(model)}, {model.likelihood.name}, kernels {kernels}, inducing points {M}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from dgpbench.models.kernels import Kernel
+from dgpbench.gp.kernels.base import Kernel
 from dgpbench.models.symmetric import block_ends, from_blocks
 
 FLOAT32_JITTER = 1e-5  # of the prior variance, at least: covariances in float32 are off by up to 1e-6 of it

@@ -80,7 +80,7 @@ def posterior(prepared: dict, X: tf.Tensor, Y: tf.Tensor, start) -> tuple[tf.Ten
 
 @tf.custom_gradient
 def kl_from_prior(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """KL(N(a, b^2) || N(0, 1)) summed over dimensions: (C,). One gradient for each argument (kernels.py)."""
+    """KL(N(a, b^2) || N(0, 1)) summed over dimensions: (C,). One gradient for each argument (gp/kernels)."""
     value = tf.reduce_sum(0.5 * (a * a + b * b - 1.0) - tf.math.log(b), 0)
     return value, lambda g: (g * a, g * (b - 1.0 / b))
 

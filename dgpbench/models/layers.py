@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from dgpbench.gp.kernels.base import Kernel
 from dgpbench.models import joint
-from dgpbench.models.kernels import Kernel
 from dgpbench.models.parameters import scope
 from dgpbench.models.symmetric import weighted_squares
 from dgpbench.models.whitening import folding, folding_root, outer_square, whitening
@@ -186,7 +186,7 @@ def sample(layer: GPLayer, batch: dict, H: tf.Tensor, eps: tf.Tensor, K: int, ji
             mean, sd, H = (tf.tile(A, (1, S)) for A in (mean, sd, H))
         F = mean + sd * eps
         return mix(layer, batch, F, H) if layer.mixed else F
-    H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor (kernels.py)
+    H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor (gp/kernels)
     A = layer.kernel.cross_rows(batch["kernel"], joint.points_first(for_kernel, K))  # C K, M
     if "Linv" in batch and "D" not in batch:
         A = whitened_rows(batch["Linv"], A)
@@ -207,7 +207,7 @@ def mix(layer: GPLayer, batch: dict, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
 def kl_divergence(m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """KL(N(m, L L^T) || N(0, I)) summed over outputs, for m (P, M) and L (P, M, M).
 
-    With its gradient in one piece for each argument: see the note on the order of sums in kernels.py.
+    With its gradient in one piece for each argument: see the note on the order of sums in gp/kernels.
     """
     diagonal = tf.linalg.diag_part(L)
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal)))

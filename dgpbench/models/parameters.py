@@ -12,7 +12,7 @@ import tensorflow as tf
 LIKELIHOOD_FLOOR = 1e-6  # the smallest likelihood variance, as in GPflow
 _POSITIVE = (
     *("variance", "lengthscales", "variances", "weight_variances", "bias_variance"),
-    *("scale", "sigma", "shape"),
+    *("scale", "sigma", "shape", "alpha", "offset", "period"),
 )
 
 

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from gp_tools import columns, dgp, gpflow_svgp, raw_tensors, sgp
 
+from dgpbench.gp.kernels import parse
 from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, lower_bound
 from dgpbench.models.deep_gp import DeepGP, prepare, propagate
-from dgpbench.models.kernels import Kernel
 from dgpbench.models.layers import GPLayer, kl_divergence
 from dgpbench.models.whitening import folding, folding_root, whitening
 
@@ -51,7 +51,7 @@ def test_predictions_with_all_inducing_points_equal_exact_gp_regression():
         "layer0/q_sqrt": np.linalg.cholesky(S)[None],
         "likelihood/variance": np.asarray(noise),
     }
-    model = DeepGP((GPLayer(Kernel(("rbf",), 2), 30, 1, "zero"),))
+    model = DeepGP((GPLayer(parse("rbf", 2), 30, 1, "zero"),))
     prepared, _ = prepare(model, {n: tf.constant(v) for n, v in values.items()}, jitter)
     mean, var = propagate(model, prepared, tf.constant(Xs.T), _no_noise(20))
     exact_mean, exact_var = gpflow.models.GPR((X, Y), kernel, noise_variance=noise).predict_f(Xs)
