@@ -93,6 +93,24 @@ def test_single_layer_settings_and_sqrt_dim():
     assert fixed == {"layer0/kernel/white/variance"}
 
 
+def test_composed_kernels_and_what_of_them_is_held():
+    model, values, fixed, _ = _build(
+        _X(), "model=dgp2", "model.kernel=rbf*periodic@0:2+linear", "model.inner_variance_trainable=false"
+    )
+    assert [str(layer.kernel) for layer in model.layers] == [
+        "rbf*periodic@0:2+linear+white",
+        "rbf*periodic@0:2+linear",
+    ]
+    assert values["layer0/kernel/periodic/period"].shape == (2,)
+    assert fixed == {"layer0/kernel/rbf/variance", "layer0/kernel/periodic/variance"}
+
+
+@pytest.mark.parametrize("kernel", ["rbf@0:5", "linear+cosine@4", "wiener"])
+def test_a_kernel_of_inputs_that_do_not_exist_is_refused(kernel):
+    with pytest.raises(UserError, match=r"^model\.kernel=\S+ does not fit: .* inputs"):
+        _build(_X(), "model=sgp", f"model.kernel={kernel}")
+
+
 def test_structure_is_recovered_from_values():
     cfg = compose(["model=dgp3", "model.width=2", "model.num_inducing=6"])
     model, values, *_ = build(cfg, _X(), np.zeros((60, 2)), 0)

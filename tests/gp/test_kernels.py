@@ -1,15 +1,19 @@
 """Every kernel against GPflow or NumPy, in all its forms; their gradients; sums, products, chosen inputs."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from dgpbench.gp.kernels import parse
+from dgpbench.gp.kernels.base import Part, column
 from dgpbench.gp.kernels.catalogue import PARTS
-from dgpbench.gp.kernels.compose import with_white
+from dgpbench.gp.kernels.compose import Product, with_white
 from dgpbench.gp.kernels.names import NAMES
-from dgpbench.gp.parameters import constrain, scope, unconstrain
+from dgpbench.gp.parameters import below, constrain, scope, unconstrain
 
 D, M, B = 3, 7, 11
 GPFLOW = {
@@ -290,3 +294,23 @@ def test_only_the_first_part_gets_the_variance():
     assert {name: float(initial[name]) for name in expected} == expected
     np.testing.assert_array_equal(initial["linear/variances"], np.ones(D))
     np.testing.assert_array_equal(initial["rbf/lengthscales"], np.full(D, 3.0))
+
+
+def test_the_kernel_of_the_guide_is_right():
+    """The class in docs/kernels.md is complete: its own part of a product with another."""
+    page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    names = {"np": np, "tf": tf, "dataclass": dataclass, "__name__": __name__}
+    names |= {"Part": Part, "column": column, "below": below, "scope": scope}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    kernel = Product((names["Laplace"]("laplace", D), parse("rbf", D)))
+    v, (Z, X) = _values(kernel), _points()
+    q = kernel.prepare(_tensors(v), tf.constant(Z))
+    gap = np.abs(Z[:, None] - X[None])
+    exponent = (gap / v["laplace/lengthscales"]).sum(-1) + 0.5 * ((gap / v["rbf/lengthscales"]) ** 2).sum(-1)
+    expected = v["laplace/variance"] * v["rbf/variance"] * np.exp(-exponent)
+    np.testing.assert_allclose(kernel.cross(q, tf.constant(X.T)), expected, rtol=1e-10)
+    np.testing.assert_allclose(kernel.cross_rows(q, tf.constant(X)), expected.T, rtol=1e-10)
+    same = tf.constant(Z.T[:, None, :])
+    np.testing.assert_allclose(
+        kernel.between(q, same, same, [[False]])[0], np.diag(kernel.gram(q)), rtol=1e-10
+    )

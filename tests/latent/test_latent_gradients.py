@@ -21,6 +21,7 @@ CASES = {
     "hermite": (["model=lv_gp", "model.latent_dim=2"], Bound("optimal", 1, 25, rule="hermite")),
     "matern": (["model=lv_gp_gp", "model.kernel=matern32+linear"], Bound("iwvi", 1, 3)),
     "arccosine": (["model=lv_gp_gp", "model.kernel=arccosine1+white"], Bound("iwvi", 1, 3)),
+    "product": (["model=lv_gp_gp", "model.kernel=rbf@0:2*periodic+gibbs"], Bound("iwvi", 1, 3)),
     "mixed": (["model=cde", "model.output_gps=1"], Bound("iwvi", 1, 3)),
     "projection": (
         ["model=cde", "model.layers=[linear,lv,gp]", "model.projection_dim=2"],
