@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
+from dgpbench.gp.kernels.names import FAMILIES
 
 SCRIPTS = {
     "bash": """\
@@ -81,6 +82,7 @@ WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPT
 VALUES = {
     "precision": ("float64", "mixed", "float32"),
     "device": ("auto", "cpu", "gpu"),
+    "model.kernel": FAMILIES,
 }
 
 

@@ -8,6 +8,7 @@ from dgpbench.config.schema import (
     CLOSED,
     DATASET,
     GP_REQUIRED,
+    INFERENCE,
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
@@ -150,10 +151,8 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 
 def _inference(values: dict) -> dict:
     """The section of the method that `_target_` names: its own fields and those of all methods."""
-    from dgpbench.inference.base import COMMON
-
     values = {"_target_": LATER_DEFAULTS["inference._target_"]} | values
-    fields = COMMON | dict(method_class(values).fields)
+    fields = INFERENCE | dict(method_class(values).fields)
     return _section("inference", values, fields, closed=True)
 
 

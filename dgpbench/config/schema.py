@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dgpbench.config.suggest import did_you_mean, nearest
+from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
+from dgpbench.gp.kernels.names import KernelError, canonical
 
 LAYERS = ("gp", "lv", "linear")
-KERNELS = ("rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear")
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
     *("inner_gps", "mixing_trainable", "inner_variance_trainable"),
@@ -184,6 +184,13 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
     },
     "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
 }
+INFERENCE: dict[str, Field] = {  # fields of every method; each declares its own beside them
+    "_target_": TEXT,
+    "name": TEXT,
+    "batch": COUNT,
+    "samples": COUNT,
+    "hyperparameters": _one_of("trained", "fixed"),
+}
 SECTIONS = (
     *("paths", "engine", "dataset", "protocol", "model", "likelihood", "inference", "budget", "launcher"),
 )
@@ -203,12 +210,11 @@ LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
 
 
 def check_kernel(name: str, value: Any) -> str:
-    parts = value.split("+") if isinstance(value, str) else []
-    for part in parts or [value]:
-        if part not in KERNELS and not (part == "white" and len(parts) > 1):
-            hint = did_you_mean(str(part), KERNELS)
-            raise UserError(f"{name}={show_value(value)} is no kernel{hint}, or a sum: rbf+linear, rbf+white")
-    return value
+    """The kernel's text as the command line takes it."""
+    try:
+        return canonical(value)
+    except KernelError as error:
+        raise UserError(f"{name}={show_value(value)} {error}") from None
 
 
 def check_field(name: str, value: Any, field: Field) -> Any:

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from dgpbench.gp.fast import forms, joint
 from dgpbench.gp.flow import Flow
+from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.parameters import LOWER, Constraint, below, scope
 from dgpbench.gp.preparation import Preparation, Whitened
-from dgpbench.models.kernels import Kernel
 
 VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
 

@@ -10,13 +10,15 @@ import numpy as np
 
 from dgpbench.config.keys import later_defaults
 from dgpbench.errors import UserError
-from dgpbench.gp import first_guesses, likelihoods, projection
+from dgpbench.gp import first_guesses, kernels, likelihoods, projection
 from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.kernels.base import Kernel
+from dgpbench.gp.kernels.compose import with_white
+from dgpbench.gp.kernels.names import KernelError
 from dgpbench.gp.latent import LatentLayer
 from dgpbench.gp.layer import GPLayer
 from dgpbench.gp.likelihoods import Gaussian, Likelihood
 from dgpbench.gp.projection import ProjectionLayer
-from dgpbench.models.kernels import PARTS, Kernel
 
 
 @dataclass
@@ -121,7 +123,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     if not settings["inner_noise_trainable"]:
         start.fixed.add(f"layer{i}/kernel/white/variance")
     if not settings["inner_variance_trainable"]:
-        start.fixed |= {f"layer{i}/kernel/{part}/variance" for part in kernel.parts if part != "white"}
+        start.fixed |= {f"layer{i}/kernel/{name}/variance" for name in kernel.names if name != "white"}
     kind, W = _mean_function(settings["mean"], start.H, width, released)
     if kind == "linear":
         start.values[f"layer{i}/W"] = W
@@ -202,16 +204,11 @@ def _width(settings: dict, start: Start, released: bool) -> int:
 
 def _kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
     """The layer's kernel; noise between layers is white noise in the inner kernels."""
-    kernel = Kernel.parse(settings["kernel"], dim_in, bool(settings["ard"]))
-    unknown = [part for part in kernel.parts if part not in PARTS]
-    if unknown or set(kernel.parts) == {"white"} or len(set(kernel.parts)) < len(kernel.parts):
-        raise UserError(
-            f"model.kernel={settings['kernel']}: a kernel is a sum of different parts of {', '.join(PARTS)},"
-            " such as rbf or rbf+linear, and not white alone"
-        )
-    if inner and settings["inner_noise"] and "white" not in kernel.parts:
-        kernel = Kernel((*kernel.parts, "white"), dim_in, kernel.ard)
-    return kernel
+    try:
+        kernel = kernels.parse(settings["kernel"], dim_in, bool(settings["ard"]))
+    except KernelError as error:
+        raise UserError(f"model.kernel={settings['kernel']} {error}") from None
+    return with_white(kernel) if inner and settings["inner_noise"] else kernel
 
 
 def _mean_function(

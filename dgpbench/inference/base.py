@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-from dgpbench.config.schema import COUNT, Field
+from dgpbench.config.schema import Field
 from dgpbench.inference.lazy import lazy
 
 if TYPE_CHECKING:
@@ -249,17 +249,9 @@ class Update:
 
 # ---- a method -------------------------------------------------------------------------------------------
 
-COMMON: dict[str, Field] = {
-    "_target_": Field(str),
-    "name": Field(str),
-    "batch": COUNT,
-    "samples": COUNT,
-    "hyperparameters": Field(str, choices=("trained", "fixed")),
-}
-
 
 class Method:
-    """A way to train a GP model. `fields` are its own, beside those in COMMON; dotted names are sections.
+    """A way to train a GP model. `fields` are its own, beside those of every method (config/schema.py, INFERENCE); dotted names are sections.
 
     Reads no data and imports nothing heavy until `bound` or `update` is called: configs are checked with it.
     """

@@ -68,7 +68,7 @@ class GPModel:
         self.bound = self.method.bound(model)
         values = self.bound.initial(values)
         self._initial = model, values, fixed & values.keys(), notes
-        kernels = ", ".join("+".join(model.layers[i].kernel.parts) for i in model.gps)
+        kernels = ", ".join(str(model.layers[i].kernel) for i in model.gps)
         M = ", ".join(str(model.layers[i].num_inducing) for i in model.gps)
         count = sum(v.size for name, v in values.items() if name not in fixed)
         about = f"{model.describe()}, {model.likelihood.name}, kernels {kernels}, inducing points {M}"

@@ -4,11 +4,11 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.kernels import parse
 from dgpbench.gp.layer import GPLayer
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.gradients import batch_term, value_and_gradients
-from dgpbench.models.kernels import Kernel
 
 
 def layer_values(rng, index, dim, M, P, variance=1.7, part="rbf", scale=0.2):
@@ -26,7 +26,7 @@ def layer_values(rng, index, dim, M, P, variance=1.7, part="rbf", scale=0.2):
 def sgp(rng, dim=3, M=12, P=2, noise=0.1, **kwargs):
     """A single-layer model and its constrained values."""
     values = layer_values(rng, 0, dim, M, P, **kwargs) | {"likelihood/variance": np.asarray(noise)}
-    return DeepGP((GPLayer(Kernel((kwargs.get("part", "rbf"),), dim), M, P, "zero"),)), values
+    return DeepGP((GPLayer(parse(kwargs.get("part", "rbf"), dim), M, P, "zero"),)), values
 
 
 def dgp(rng, dim=3, M=10, depth=2, P=1, noise=0.1, variance=0.5):
@@ -36,7 +36,7 @@ def dgp(rng, dim=3, M=10, depth=2, P=1, noise=0.1, variance=0.5):
         last = i == depth - 1
         out = P if last else dim
         values |= layer_values(rng, i, dim, M, out, variance=1.7 if last else variance)
-        layers.append(GPLayer(Kernel(("rbf",), dim), M, out, "zero" if last else "identity"))
+        layers.append(GPLayer(parse("rbf", dim), M, out, "zero" if last else "identity"))
     return DeepGP(tuple(layers)), values
 
 

@@ -11,10 +11,10 @@ from gp_tools import columns, dgp, fast, gpflow_svgp, raw_tensors, sgp
 from dgpbench.gp.deep_gp import DeepGP, penalties, prepare, propagate
 from dgpbench.gp.fast.forms import half_form, quadratic_form, whitened
 from dgpbench.gp.fast.whitening import folding, folding_root, whitening
+from dgpbench.gp.kernels import parse
 from dgpbench.gp.layer import GPLayer, kl_divergence
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import lower_bound
-from dgpbench.models.kernels import Kernel
 
 
 def _data(rng, N=50, D=3, P=2):
@@ -53,7 +53,7 @@ def test_predictions_with_all_inducing_points_equal_exact_gp_regression():
         "layer0/q_sqrt": np.linalg.cholesky(S)[None],
         "likelihood/variance": np.asarray(noise),
     }
-    model = DeepGP((GPLayer(Kernel(("rbf",), 2), 30, 1, "zero"),))
+    model = DeepGP((GPLayer(parse("rbf", 2), 30, 1, "zero"),))
     prepared, _ = prepare(model, {n: tf.constant(v) for n, v in values.items()}, jitter)
     mean, var = propagate(model, prepared, tf.constant(Xs.T), _no_noise(20))
     exact_mean, exact_var = gpflow.models.GPR((X, Y), kernel, noise_variance=noise).predict_f(Xs)

@@ -1,4 +1,4 @@
-"""Power EP: its limits, its order in alpha, its closed form on copies of a point, its likelihoods, its bias."""
+"""Power EP: its limits, its order in alpha, closed form on copies of a point, likelihoods, bias."""
 
 import numpy as np
 import pytest

@@ -29,6 +29,7 @@ CASES = {
     "hermite": (["model=lv_gp", "model.latent_dim=2"], lambda structure: Optimal(structure, 1, 5, "hermite")),
     "matern": (["model=lv_gp_gp", "model.kernel=matern32+linear"], iw(1, 3)),
     "arccosine": (["model=lv_gp_gp", "model.kernel=arccosine1+white"], iw(1, 3)),
+    "product": (["model=lv_gp_gp", "model.kernel=rbf@0:2*periodic+gibbs"], iw(1, 3)),
     "mixed": (["model=cde", "model.output_gps=1"], iw(1, 3)),
     "projection": (
         ["model=cde", "model.layers=[linear,lv,gp]", "model.projection_dim=2"],

@@ -8,16 +8,16 @@ import likelihood_tools as tools
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy import special
-
-from dgpbench.inference import natgrad
 from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, data_term, lower_bound
-from dgpbench.models.deep_gp import DeepGP, expected_log_likelihood, prepare
-from dgpbench.models.kernels import Kernel
+from dgpbench.gp.deep_gp import DeepGP, expected_log_likelihood, prepare
 from dgpbench.models.latent import LatentLayer
-from dgpbench.models.layers import GPLayer
+from dgpbench.gp.layer import GPLayer
 from dgpbench.models.likelihoods import LIKELIHOODS
 from dgpbench.models.parameters import unconstrain
+from scipy import special
+
+from dgpbench.gp.kernels import parse
+from dgpbench.inference import natgrad
 
 N, D, M = 40, 2, 8
 REFERENCE = {
@@ -51,7 +51,7 @@ def _model(likelihood, P, depth, rng, dim=D):
             f"layer{i}/q_mu": rng.randn(out, M),
             f"layer{i}/q_sqrt": np.tril(0.2 * rng.randn(out, M, M)) + 0.6 * np.eye(M),
         }
-        layers.append(GPLayer(Kernel(("rbf",), dim), M, out, mean))
+        layers.append(GPLayer(parse("rbf", dim), M, out, mean))
     return DeepGP(tuple(layers), likelihood), values
 
 

@@ -1,6 +1,6 @@
 """Likelihoods of real targets: Gaussian, Student-t, Gamma, Beta.
 
-A parameter is used at most twice in each, so that no more than two gradients are added (kernels.py).
+A parameter is used at most twice in each, so that no more than two gradients are added (gp/kernels).
 """
 
 from __future__ import annotations
