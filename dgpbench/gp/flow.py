@@ -11,8 +11,8 @@ class Flow:
     """State of one pass: noise rows are handed out layer by layer, latent values likewise.
 
     noise (noise_dim, K C) is standard normal; w holds (dim, K, C) of each latent layer. Behind the first
-    latent layer each column is K columns. `joint`: these come from one draw of each inner function, as (5.11) asks;
-    else from K draws. `repeat` samples of each column, in blocks, where the first layer is asked once.
+    latent layer each column is K columns. `joint`: these come from one draw of each inner function, as (5.11)
+    asks; else from K draws. `repeat` samples of each column, in blocks, where the first layer is asked once.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """A fence around tensors whose gradient is known to be wrong: whoever differentiates through one is stopped.
 
 The fast forms drop the gradient in L^-1: it follows from those in alpha and C, but only where A = L^-1 K
-serves alpha A and A^T C A and nothing else (whitening.py). Used for anything else the value would be right and the
-gradient in K_zz silently zero. `gp.layer.whiten` is the A with its whole gradient.
+serves alpha A and A^T C A and nothing else (whitening.py). Used for anything else the value would be right
+and the gradient in K_zz silently zero. `gp.layer.whiten` is the A with its whole gradient.
 """
 
 from __future__ import annotations
