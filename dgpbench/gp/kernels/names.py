@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from dgpbench.errors import UserError
 from dgpbench.config.suggest import nearest
+from dgpbench.errors import UserError
 
 FAMILIES = (
     *("rbf", "matern12", "matern32", "matern52", "rational_quadratic", "gibbs", "periodic", "cosine"),
