@@ -58,15 +58,19 @@ DEFAULT_LIKELIHOOD = {"regression": "gaussian", "binary": "bernoulli", "multicla
 
 
 def later_defaults(section: str) -> dict[str, Any]:
-    """The later options of a section, nested, at their value at introduction: what an older config means."""
+    """The later options of a section, nested, at their value at introduction."""
+    return nested(LATER_DEFAULTS).get(section, {})
+
+
+def nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """Dotted names as nested mappings: the inverse of `flatten`."""
     out: dict[str, Any] = {}
-    for name, value in LATER_DEFAULTS.items():
-        first, *parents, leaf = name.split(".")
-        if first == section:
-            node = out
-            for parent in parents:
-                node = node.setdefault(parent, {})
-            node[leaf] = value
+    for name, value in flat.items():
+        *parents, leaf = name.split(".")
+        node = out
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
     return out
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from dgpbench.config.keys import config_key, later_defaults
+from dgpbench.config.keys import config_key
 from dgpbench.config.protocol import num_splits
 from dgpbench.config.tree import options, read_option
 from dgpbench.errors import UserError
@@ -81,8 +81,11 @@ class Records:
             record = unit.record
             self.by_key.setdefault(record["config_key"], []).append(unit)
             chosen = record["config"].get("dataset", {})
-            later = later_defaults("dataset")
-            known = {"name": record["dataset"]} | {field: chosen.get(field, later[field]) for field in later}
+            known = {
+                "name": record["dataset"],
+                "task": chosen.get("task"),
+                "train_rows": chosen.get("train_rows"),
+            }
             data = self.datasets.setdefault(record["dataset"], {})
             data[tuple(known.values()), record["data_hash"]] = known
 
