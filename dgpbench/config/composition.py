@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dgpbench.config.checks import flatten, normalise
+from dgpbench.config.checks import normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
 from dgpbench.config.schema import show_value
+from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError

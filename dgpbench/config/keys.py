@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from dgpbench.config.checks import flatten
+from dgpbench.config.sections import flatten, nested
 
 NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchanged config
 
@@ -60,18 +60,6 @@ DEFAULT_LIKELIHOOD = {"regression": "gaussian", "binary": "bernoulli", "multicla
 def later_defaults(section: str) -> dict[str, Any]:
     """The later options of a section, nested, at their value at introduction."""
     return nested(LATER_DEFAULTS).get(section, {})
-
-
-def nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """Dotted names as nested mappings: the inverse of `flatten`."""
-    out: dict[str, Any] = {}
-    for name, value in flat.items():
-        *parents, leaf = name.split(".")
-        node = out
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[leaf] = value
-    return out
 
 
 def likelihood_settings(cfg: dict) -> dict[str, Any]:

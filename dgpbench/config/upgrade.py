@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dgpbench.config.keys import LATER_DEFAULTS, nested
+from dgpbench.config.keys import LATER_DEFAULTS
 from dgpbench.config.schema import LIKELIHOODS
+from dgpbench.config.sections import nested
 
 OUTSIDE_KEYS: dict[str, Any] = {"engine.trace_test": False}  # later options that determine no number
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
+from dgpbench.config.schema import TASKS
 from dgpbench.config.tree import options, read_option
 from dgpbench.errors import UserError
-
-TASKS = ("regression", "binary", "multiclass")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dgpbench import config
-from dgpbench.config.checks import flatten
-from dgpbench.config.keys import nested
+from dgpbench.config.sections import flatten, nested
 from dgpbench.config.upgrade import complete, merged
 from dgpbench.store.scan import parse
 
