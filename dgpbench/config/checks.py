@@ -1,14 +1,13 @@
-"""Check a whole composed config: every field by the schema, then what holds between fields."""
+"""Check of a whole composed config: every field by the schema, then what holds between fields."""
 
 from __future__ import annotations
 
-from dgpbench.config.keys import LATER_DEFAULTS
+from dgpbench.config.inference import check_inference
 from dgpbench.config.protocol import check_split
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
     GP_REQUIRED,
-    INFERENCE,
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
@@ -18,13 +17,12 @@ from dgpbench.config.schema import (
     SECTIONS,
     TEXT,
     TOP,
-    Field,
     check_field,
-    flatten,
     show_value,
 )
+from dgpbench.config.sections import check_names, check_section
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.config.targets import create_method, method_class
+from dgpbench.config.targets import create_method
 from dgpbench.errors import UserError
 
 OURS = "dgpbench."  # before the targets of the models that come with this package
@@ -38,53 +36,26 @@ def validate(cfg: dict) -> None:
 def normalise(cfg: dict) -> dict:
     """A checked copy in which 1 is 1.0 where a real number is meant, and layer numbers are text."""
     out = dict(cfg)
-    _names("", cfg, [*TOP, *SECTIONS])
-    out.update(_section("", {k: cfg[k] for k in TOP if k in cfg}, TOP, closed=True))
+    check_names("", cfg, [*TOP, *SECTIONS])
+    out.update(check_section("", {k: cfg[k] for k in TOP if k in cfg}, TOP, closed=True))
     for section in SECTIONS:
         if not isinstance(cfg.get(section), dict):
             example = f"{section}.{next(iter(CLOSED.get(section, {'name': None})))}=..."
             raise UserError(f"'{section}' must be a section with fields of its own; set them, e.g. {example}")
         if section in CLOSED:
-            out[section] = _section(section, cfg[section], CLOSED[section], closed=True)
-    out["dataset"] = _section("dataset", cfg["dataset"], DATASET, required=DATASET)
-    out["launcher"] = _section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
+            out[section] = check_section(section, cfg[section], CLOSED[section], closed=True)
+    out["dataset"] = check_section("dataset", cfg["dataset"], DATASET, required=DATASET)
+    out["launcher"] = check_section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
     out["model"] = _model(cfg["model"])
     out["likelihood"] = _likelihood(cfg["likelihood"])
-    out["inference"] = _inference(cfg["inference"])
+    out["inference"] = check_inference(cfg["inference"])
     _relations(out)
-    return out
-
-
-def _names(prefix: str, given: dict, allowed: list[str]) -> None:
-    for name in given:
-        if name not in allowed:
-            hint = did_you_mean(f"{prefix}{name}", [prefix + a for a in allowed])
-            raise UserError(f"unknown key '{prefix}{name}'{hint}")
-
-
-def _section(section: str, values: dict, fields: dict[str, Field], closed=False, required=()) -> dict:
-    """Check one section. Closed: exactly these fields. Otherwise others pass unchecked (a user's own)."""
-    prefix = f"{section}." if section else ""
-    flat = flatten(values) if closed else values
-    if closed:
-        _names(prefix, flat, list(fields))
-    for name in fields if closed else required:
-        if name not in flat:
-            raise UserError(f"{prefix}{name} is missing; give it a value in the yaml file of this {section}")
-    out: dict = {}
-    for name, value in flat.items():
-        checked = check_field(prefix + name, value, fields[name]) if name in fields else value
-        *parents, leaf = name.split(".") if closed else [name]
-        node = out
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[leaf] = checked
     return out
 
 
 def _model(values: dict) -> dict:
     gp = "layers" in values and str(values.get("_target_")).startswith(OURS)
-    model = _section("model", values, MODEL, required=GP_REQUIRED if gp else ("_target_", "name"))
+    model = check_section("model", values, MODEL, required=GP_REQUIRED if gp else ("_target_", "name"))
     if "layers" in model:
         layers = model["layers"]
         unknown = [layer for layer in layers if layer not in LAYERS]
@@ -108,7 +79,7 @@ def _likelihood(values: dict) -> dict:
     if name not in LIKELIHOODS:
         hint = did_you_mean(str(name), list(LIKELIHOODS))
         raise UserError(f"likelihood.name={show_value(name)} is no likelihood{hint}")
-    likelihood = _section("likelihood", values, {"name": TEXT, **LIKELIHOODS[name]}, closed=True)
+    likelihood = check_section("likelihood", values, {"name": TEXT, **LIKELIHOODS[name]}, closed=True)
     if name == "ordinal" and likelihood["low"] >= likelihood["high"]:
         raise UserError("likelihood.low must be below likelihood.high, e.g. -2 and 2")
     return likelihood
@@ -141,19 +112,12 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
                 f"{name}={show_value(settings)} is not allowed; it must be a mapping, "
                 f"e.g. {name}.kernel=matern52"
             )
-        _names(f"{name}.", settings, list(PER_LAYER))
+        check_names(f"{name}.", settings, list(PER_LAYER))
         out[str(int(layer))] = {k: check_field(f"{name}.{k}", v, MODEL[k]) for k, v in settings.items()}
         fixed = [k for k in settings if k in LAST_LAYER_FIXED]
         if int(layer) == depth - 1 and fixed:
             raise UserError(f"{name}.{fixed[0]} is a setting of inner layers and not of the last")
     return dict(sorted(out.items(), key=lambda item: int(item[0])))
-
-
-def _inference(values: dict) -> dict:
-    """The section of the method that `_target_` names: its own fields and those of all methods."""
-    values = {"_target_": LATER_DEFAULTS["inference._target_"]} | values
-    fields = INFERENCE | dict(method_class(values).fields)
-    return _section("inference", values, fields, closed=True)
 
 
 def _relations(cfg: dict) -> None:

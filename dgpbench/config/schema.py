@@ -1,4 +1,7 @@
-"""Types and ranges of every field of a composed config. Defaults are not here: they stand in conf/."""
+"""Fields of a composed config: their types and ranges, and every set of names that one may take.
+
+Defaults are not here: they stand in conf/.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 from dgpbench.gp.kernels.names import KernelError, canonical
 
+TASKS = ("regression", "binary", "multiclass")
+SPLIT_RULES = ("shuffle", "published", "fixed_zero")
 LAYERS = ("gp", "lv", "linear")
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
@@ -85,17 +90,6 @@ def show_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def flatten(tree: dict, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one mapping with dotted names; an empty mapping stays a value."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            flat.update(flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
 def _one_of(*choices: Any, null: bool = False) -> Field:
     return Field(str, null=null, choices=choices)
 
@@ -116,7 +110,7 @@ TOP: dict[str, Field] = {
     "device": _one_of("auto", "cpu", "gpu"),
     "threads": COUNT_OR_NULL,
 }
-DATASET = {"name": TEXT, "task": _one_of("regression", "binary", "multiclass", "auto")}
+DATASET = {"name": TEXT, "task": _one_of(*TASKS, "auto")}
 LAUNCHER = {"name": TEXT}
 MODEL: dict[str, Field] = {
     "_target_": TEXT,
@@ -168,7 +162,7 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
     "protocol": {
         "name": TEXT,
         "splits": COUNT,
-        "split_rule": _one_of("shuffle", "published", "fixed_zero"),
+        "split_rule": _one_of(*SPLIT_RULES),
         "train_fraction": Field(float, above=0, below=1),
         "scaling": _one_of("train", "all"),
         "validation": Field(float, low=0, below=1),

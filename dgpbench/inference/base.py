@@ -251,7 +251,8 @@ class Update:
 
 
 class Method:
-    """A way to train a GP model. `fields` are its own, beside those of every method (config/schema.py, INFERENCE); dotted names are sections.
+    """A way to train a GP model. `fields` are its own, beside those of every method (config/schema.py);
+    dotted names are sections.
 
     Reads no data and imports nothing heavy until `bound` or `update` is called: configs are checked with it.
     """
