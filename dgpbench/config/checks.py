@@ -7,13 +7,13 @@ from dgpbench.config.protocol import check_split
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
-    GP_REQUIRED,
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
     LIKELIHOODS,
     MODEL,
     PER_LAYER,
+    REQUIRED,
     SECTIONS,
     TEXT,
     TOP,
@@ -54,8 +54,8 @@ def normalise(cfg: dict) -> dict:
 
 
 def _model(values: dict) -> dict:
-    gp = "layers" in values and str(values.get("_target_")).startswith(OURS)
-    model = check_section("model", values, MODEL, required=GP_REQUIRED if gp else ("_target_", "name"))
+    required = REQUIRED.get(values.get("_target_"), ("_target_", "name"))
+    model = check_section("model", values, MODEL, required=required)
     if "layers" in model:
         layers = model["layers"]
         unknown = [layer for layer in layers if layer not in LAYERS]

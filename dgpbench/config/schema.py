@@ -143,6 +143,7 @@ MODEL: dict[str, Field] = {
     "closed_form": SWITCH,
 }
 GP_REQUIRED = tuple(name for name in MODEL if name != "closed_form")
+REQUIRED = {"dgpbench.models.gp.GPModel": GP_REQUIRED}  # fields that a model must have, by its target
 _WHOLE_MODEL = (
     *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),
     *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat"),
