@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dgpbench.config.keys import later_defaults
 from dgpbench.errors import UserError
 from dgpbench.gp import kernels
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.compose import with_white
 from dgpbench.gp.kernels.names import KernelError
-from dgpbench.keys import later_defaults
 from dgpbench.models import latent, likelihoods, points, projection
 from dgpbench.models.deep_gp import DeepGP
 from dgpbench.models.latent import LatentLayer

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 from dgpbench.gp.kernels.names import KernelError, canonical
-from dgpbench.suggest import nearest
 
 LAYERS = ("gp", "lv", "linear")
 PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
