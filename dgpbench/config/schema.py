@@ -11,7 +11,7 @@ from typing import Any
 
 from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
-from dgpbench.gp.kernels.names import KernelError, canonical
+from dgpbench.config.kernel_names import KernelError, canonical
 
 TASKS = ("regression", "binary", "multiclass")
 SPLIT_RULES = ("shuffle", "published", "fixed_zero")

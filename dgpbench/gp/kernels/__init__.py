@@ -19,6 +19,6 @@ if TYPE_CHECKING:
 def parse(text: str, input_dim: int, ard: bool = True) -> Kernel:
     """The kernel that `text` describes over `input_dim` inputs; with `ard` one lengthscale for each."""
     from dgpbench.gp.kernels.catalogue import build
-    from dgpbench.gp.kernels.names import read
+    from dgpbench.config.kernel_names import read
 
     return build(read(text), input_dim, ard)
