@@ -14,7 +14,6 @@ import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 
 FAMILIES = (

@@ -1,4 +1,4 @@
-"""docs/your_inference.md does what it says; a method that goes wrong is recorded with the place in its file."""
+"""docs/your_inference.md does what it says; a method that goes wrong is recorded with its place."""
 
 import docs_page
 import numpy as np

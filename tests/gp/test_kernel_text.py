@@ -7,9 +7,9 @@ import pytest
 
 from dgpbench.cli import main
 from dgpbench.config import compose
+from dgpbench.config.kernel_names import Term, canonical, indices, read
 from dgpbench.errors import UserError
 from dgpbench.gp.kernels import parse
-from dgpbench.config.kernel_names import Term, canonical, indices, read
 
 UNQUOTED = [
     *("rbf", "matern52+linear+white", "rbf*periodic+linear", "rbf@0:2", "rbf@:2", "rbf@1:+linear", "rbf@0@3"),

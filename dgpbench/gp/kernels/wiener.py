@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.gp.kernels.base import Part, Prepared
 from dgpbench.config.kernel_names import KernelError
+from dgpbench.gp.kernels.base import Part, Prepared
 from dgpbench.gp.parameters import below
 
 
