@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dgpbench.config.checks import normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
@@ -118,7 +118,7 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
     try:
         with initialize_config_dir(str(folders[0]), version_base="1.3"):
             cfg = hydra_compose("config", overrides=overrides)
-        return OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve)
+        return cast(dict, OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve))
     except MissingMandatoryValue as error:
         raise UserError(f"{error.full_key} needs a value; add {error.full_key}=...") from None
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
