@@ -45,7 +45,7 @@ def _line_search(model: dict, inference: dict) -> None:
 
 
 def _latents(model: dict, inference: dict) -> None:
-    """Which bound fits which layers."""
+    """Refuse a bound that does not fit the layers."""
     encoder, bound = inference["encoder"], inference["bound"]
     if any(type(width) is not int or width < 1 for width in encoder):
         raise UserError(
