@@ -17,8 +17,8 @@ from dgpbench.errors import UserError
 
 FOLDER = Path(__file__).resolve().parent / "specs"
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
-    "dataset": None,  # option of conf/dataset
-    "experiment": None,  # option of conf/experiment; None where dgpbench has none
+    "dataset": None,  # name of a dataset
+    "experiment": None,  # name of an experiment; None where dgpbench has none
     "overrides": (),  # what the cell changes in the experiment
     "splits": None,  # how many splits it averages; None for all of the protocol
     "metric": None,
