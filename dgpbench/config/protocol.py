@@ -7,7 +7,7 @@ from dgpbench.errors import UserError
 
 def own_test(dataset: dict, protocol: dict) -> bool:
     """True if the dataset's own train/test division is used."""
-    fixed = protocol["fixed_test"] and protocol["split_rule"] != "published"
+    fixed = protocol.get("fixed_test", True) and protocol["split_rule"] != "published"
     return dataset.get("train_rows") is not None and fixed
 
 
