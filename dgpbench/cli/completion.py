@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
+from dgpbench.gp.kernels.names import FAMILIES
 
 SCRIPTS = {
     "bash": """\
@@ -133,10 +134,14 @@ def _overrides(current: str, before: list[str]) -> list[str]:
 
 def _values(name: str) -> list[str]:
     """Values of a field that is one of a few names or a switch; none of other fields."""
-    from dgpbench.config.schema import CLOSED, INFERENCE, MODEL, TOP, show_value
+    from dgpbench.config.inference import inference_fields
+    from dgpbench.config.schema import CLOSED, MODEL, TOP, show_value
 
     section, _, rest = name.partition(".")
-    fields = {"": TOP, "model": MODEL, "inference": INFERENCE, **CLOSED}.get(section if rest else "", {})
+    if rest == "kernel":
+        return list(FAMILIES)
+    known = {"": TOP, "model": MODEL, "inference": inference_fields({}), **CLOSED}
+    fields = known.get(section if rest else "", {})
     field = fields.get(rest or name)
     choices = () if field is None else (True, False) if field.type is bool else field.choices
     return [show_value(choice) for choice in choices]

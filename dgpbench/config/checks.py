@@ -7,14 +7,13 @@ from dgpbench.config.protocol import check_split
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
-    GP_REQUIRED,
-    GP_TARGET,
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
     LIKELIHOODS,
     MODEL,
     PER_LAYER,
+    REQUIRED,
     SECTIONS,
     TEXT,
     TOP,
@@ -23,7 +22,10 @@ from dgpbench.config.schema import (
 )
 from dgpbench.config.sections import check_names, check_section
 from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.targets import create_method
 from dgpbench.errors import UserError
+
+OURS = "dgpbench."  # before the targets of the models that come with this package
 
 
 def validate(cfg: dict) -> None:
@@ -46,14 +48,14 @@ def normalise(cfg: dict) -> dict:
     out["launcher"] = check_section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
     out["model"] = _model(cfg["model"])
     out["likelihood"] = _likelihood(cfg["likelihood"])
-    out["inference"] = check_inference(cfg["inference"], out["model"], out["likelihood"])
+    out["inference"] = check_inference(cfg["inference"])
     _relations(out)
     return out
 
 
 def _model(values: dict) -> dict:
-    gp = values.get("_target_") == GP_TARGET
-    model = check_section("model", values, MODEL, required=GP_REQUIRED if gp else ("_target_", "name"))
+    required = REQUIRED.get(values.get("_target_"), ("_target_", "name"))
+    model = check_section("model", values, MODEL, required=required)
     if "layers" in model:
         layers = model["layers"]
         unknown = [layer for layer in layers if layer not in LAYERS]
@@ -120,14 +122,25 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 
 def _relations(cfg: dict) -> None:
     check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
+    _for_gps(cfg)
+    if reason := create_method(cfg).refuses(cfg["model"], cfg["likelihood"]["name"]):
+        raise UserError(reason)
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
-    target, name = cfg["model"]["_target_"], cfg["model"]["name"]
-    if target == GP_TARGET or not target.startswith("dgpbench."):
+
+
+def _for_gps(cfg: dict) -> None:
+    """Refuse settings that our own models other than GPs would ignore."""
+    model = cfg["model"]
+    if "layers" in model or not model["_target_"].startswith(OURS):
         return
-    if cfg["engine"]["trace_test"]:
-        raise UserError(f"engine.trace_test=true is for GP models; model={name} is none, leave it out")
-    if (likelihood := cfg["likelihood"]["name"]) != "auto":
+    given = {
+        "inference.hyperparameters=fixed": cfg["inference"]["hyperparameters"] == "fixed",
+        "engine.trace_test=true": cfg["engine"]["trace_test"],
+    }
+    for setting in (name for name, is_set in given.items() if is_set):
+        raise UserError(f"{setting} is for GP models; model={model['name']} is none, leave it out")
+    if (name := cfg["likelihood"]["name"]) != "auto":
         raise UserError(
-            f"likelihood={likelihood} is for GP models; model={name} has its own, leave likelihood=auto"
+            f"likelihood={name} is for GP models; model={model['name']} has its own, leave likelihood=auto"
         )
