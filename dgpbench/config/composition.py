@@ -1,4 +1,4 @@
-"""From overrides to a plain, checked config dict. conf/ holds every default; Hydra composes it."""
+"""Composition: overrides in, a plain checked config out. conf/ holds every default; Hydra composes it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
 
 
 def deviations(cfg: dict) -> list[str]:
-    """What differs from the experiment the config names: ["budget.steps=10 (experiment: 20000)"]."""
+    """Differences from the experiment the config names: ["budget.steps=10 (experiment: 20000)"]."""
     if not cfg.get("experiment"):
         return []
     reference = compose([f"experiment={cfg['experiment']}"], cfg["paths"].get("config_dirs", ()))
