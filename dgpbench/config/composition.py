@@ -129,5 +129,21 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
     """Raise with the nearest name if one of `names` is neither a field nor a section."""
     sections = {name.rsplit(".", i)[0] for name in known for i in range(1, name.count(".") + 1)}
     for name in names:
-        if name not in known and name not in sections and not name.startswith(FREE):
-            raise UserError(f"unknown key '{name}'{did_you_mean(name, [*known, *groups(folders)])}")
+        if name in known or name in sections or name.startswith(FREE):
+            continue
+        if name.startswith("inference.") and (owners := _methods_with(name, folders)):
+            own = [field for field in known if field.startswith("inference.")]
+            raise UserError(
+                f"'{name}' is a field of inference={', '.join(owners)}, and inference="
+                f"{known['inference.name']} has none such; its fields are {', '.join(own)}"
+            )
+        raise UserError(f"unknown key '{name}'{did_you_mean(name, [*known, *groups(folders)])}")
+
+
+def _methods_with(name: str, folders: Sequence[Path]) -> list[str]:
+    """Options of the group inference whose config has a field of that name."""
+    sections = {
+        option: _hydra([f"inference={option}"], folders, resolve=False)
+        for option in options("inference", folders)
+    }
+    return [option for option, cfg in sections.items() if name in flatten(cfg)]
