@@ -32,11 +32,18 @@ class Answers:
     """The parent's end of stdout, which nothing else in this process can write to."""
 
     def __init__(self):
-        self._file = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+        self._pipe = os.dup(1)
         os.dup2(2, 1)
 
     def send(self, **message) -> None:
-        self._file.write(json.dumps(message) + "\n")
+        """Tell the parent. A parent that has died is no fault of the unit: the signal that follows its death
+        ends the unit with a checkpoint."""
+        rest = memoryview(json.dumps(message).encode() + b"\n")
+        try:
+            while rest:
+                rest = rest[os.write(self._pipe, rest) :]
+        except OSError:
+            pass
 
 
 class Tolerant(io.TextIOBase):
@@ -84,7 +91,7 @@ def main() -> None:
         answers.send(ready=os.getpid())
         for line in sys.stdin:
             answers.send(**run_order(json.loads(line), answers))
-    except (Interrupted, BrokenPipeError):
+    except Interrupted:
         pass  # between two units there is nothing to save
 
 

@@ -278,14 +278,16 @@ class Pool:
 
 
 class _Signals:
-    """SIGINT and SIGTERM stop the pool instead of this process."""
+    """SIGINT, SIGTERM and SIGHUP stop the pool instead of this process (nohup keeps the last from doing so)."""
 
     def __init__(self, pool: Pool):
         self.pool, self.previous = pool, {}
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                    continue
                 self.previous[number] = signal.signal(number, lambda n, frame: self.pool.signals.append(n))
 
     def __exit__(self, *exc):

@@ -21,6 +21,7 @@ def done_units(folder: Path) -> dict[Path, tuple[bytes, int]]:
     """Folders of done units with their record's bytes and how often the unit was started."""
     found = {}
     for unit in scan(folder / "results", warn=refuse):
+        assert unit.record["status"] in ("done", "interrupted"), unit.record["reason"]  # no kill is its fault
         if unit.record["status"] == "done":
             starts = (unit.folder / LOG).read_text().count("---- ")
             found[unit.folder] = (unit.path.read_bytes(), starts)
