@@ -278,7 +278,7 @@ class Pool:
 
 
 class _Signals:
-    """SIGINT, SIGTERM and SIGHUP stop the pool instead of this process (nohup keeps the last from doing so)."""
+    """SIGINT, SIGTERM and SIGHUP (unless nohup has it ignored) stop the pool instead of this process."""
 
     def __init__(self, pool: Pool):
         self.pool, self.previous = pool, {}

@@ -72,7 +72,7 @@ class Stub:
             time.sleep(0.01)
 
     def _steps(self):
-        """Trains as the engine does: a signal is noted, the step ends with a report, then the state is saved."""
+        """As the engine does it: a signal is noted, the step ends with a report, the state is saved."""
         noted = []
         signal.signal(signal.SIGTERM, lambda number, frame: noted.append(number))
         self.run.reporter.start(10**6, None)
