@@ -1,5 +1,10 @@
 """The one exception that means "the user can fix this": one clear line, exit code 2, no traceback."""
 
+import errno
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+DISK_FAULTS = (*NO_SPACE, errno.EROFS, errno.EIO, errno.ESTALE)  # true of the machine, not of what runs on it
+
 
 class UserError(Exception):
     """Bad input. The message says what was wrong, what is allowed and what to do."""

@@ -19,10 +19,11 @@ from dgpbench.machine import describe_device, git_commit, versions
 from dgpbench.models.base import check_task, create
 from dgpbench.protocol import num_splits
 from dgpbench.store import read
+from dgpbench.store.disk import plain_arrays
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
-from dgpbench.store.write import ensure_writable, plain_arrays, write_unit
+from dgpbench.store.write import ensure_writable, write_unit
 
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import sys
 import zlib
@@ -11,9 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.store import seal
 from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
 from dgpbench.store.migrate import migrate
-from dgpbench.store.schema import validate_record
+from dgpbench.store.schema import SCHEMA_VERSION, validate_record
+from dgpbench.store.untrusted import MAX_BYTES, open_regular, parse_json, read_regular
 
 Warn = Callable[[str], None]
 
@@ -38,11 +39,16 @@ def to_stderr(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def parse(text: str | bytes) -> dict:
-    """A record of the current schema from its JSON; ValueError if it is none."""
-    record = json.loads(text)
+def parse(content: bytes) -> dict:
+    """A record of the current schema from its JSON; ValueError if it is none, or was changed since."""
+    record = parse_json(content)
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
+    version = record.get("schema")
+    if type(version) is int and version >= seal.SEALED_SINCE:
+        record.pop(seal.NAME, None)
+        if version <= SCHEMA_VERSION and not seal.fits(content):
+            raise ValueError("its checksum does not fit: it was changed after it was written")
     record = migrate(record)
     validate_record(record)
     return record
@@ -51,7 +57,7 @@ def parse(text: str | bytes) -> dict:
 def read_record(folder: Path) -> dict | None:
     """The record of a unit folder, None if there is none (yet); ValueError if it cannot be used."""
     try:
-        return parse((folder / RECORD).read_bytes())
+        return parse(read_regular(folder / RECORD))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -110,7 +116,7 @@ def _rank(unit: Unit) -> tuple:
 
 
 def _own(results: Path, warn: Warn) -> Iterator[Unit]:
-    for folder in _folders(str(results), depth=4):
+    for folder in _folders(str(results), 4, warn):
         try:
             record = read_record(Path(folder))
         except (ValueError, OSError) as error:
@@ -120,27 +126,38 @@ def _own(results: Path, warn: Warn) -> Iterator[Unit]:
             yield Unit(record, Path(folder, RECORD))
 
 
-def _folders(top: str, depth: int) -> Iterator[str]:
+def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
     """Folders `depth` levels below, in name order; hidden ones and the reference folder left out."""
     try:
         names = sorted(e.name for e in os.scandir(top) if e.name[0] != "." and e.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        warn(f"{top} cannot be read and is left out: {error.strerror}")
+        return
     for name in names:
         if depth == 1:
             yield os.path.join(top, name)
         elif depth < 4 or name != REFERENCE:
-            yield from _folders(os.path.join(top, name), depth - 1)
+            yield from _folders(os.path.join(top, name), depth - 1, warn)
 
 
 def _reference(folder: Path, warn: Warn) -> Iterator[Unit]:
     for path in sorted(folder.glob("*.jsonl.gz")):
         try:
-            with gzip.open(path, "rb") as file:
-                for number, line in enumerate(file, 1):
-                    try:
-                        yield Unit(parse(line), path)
-                    except ValueError as error:
-                        warn(f"{path} line {number} cannot be read and is left out: {error}")
-        except (OSError, EOFError, zlib.error) as error:
+            for number, line in enumerate(packed_lines(path), 1):
+                try:
+                    yield Unit(parse(line), path)
+                except ValueError as error:
+                    warn(f"{path} line {number} cannot be read and is left out: {error}")
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             warn(f"{path} cannot be read to its end: {error}")
+
+
+def packed_lines(path: Path) -> Iterator[bytes]:
+    """Lines of a gzip file, each of bounded length."""
+    with os.fdopen(open_regular(path), "rb") as raw, gzip.open(raw, "rb") as file:
+        while line := file.readline(MAX_BYTES + 1):
+            if len(line) > MAX_BYTES:
+                raise ValueError(f"a line is longer than {MAX_BYTES >> 20} MB")
+            yield line

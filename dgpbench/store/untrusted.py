@@ -1,4 +1,4 @@
-"""Files that anyone may have written: a regular file of bounded size with strict JSON in it, or a ValueError."""
+"""Files that anyone may have written: regular, of bounded size, with strict JSON in them, or a ValueError."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ MAX_BYTES = 64 << 20  # of a record, a plan or a lease
 MAX_DEPTH = 32  # of lists and mappings in one another
 MAX_DIGITS = 18  # of a whole number: below 2^63
 
+_CONTAINERS = {dict, list}
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -85,6 +86,12 @@ def _check_depth(value: Any) -> None:
         if not level:
             return
         inner = (node.values() if type(node) is dict else node for node in level)
-        level = [item for items in inner for item in items if type(item) in (dict, list)]
+        level = [
+            item
+            for items in inner
+            if not _CONTAINERS.isdisjoint(map(type, items))
+            for item in items
+            if type(item) in _CONTAINERS
+        ]
     if level:
         raise ValueError("it is nested too deeply")
