@@ -12,7 +12,7 @@ from dataclasses import asdict, is_dataclass
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import Diverged, Interrupted, UserError
+from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault
 from dgpbench.evaluate import Evaluation, evaluate
 from dgpbench.keys import later_defaults
 from dgpbench.machine import describe_device, git_commit, versions
@@ -68,15 +68,23 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     except Interrupted as error:
         _write(cfg, facts | {"status": "interrupted", "reason": str(error)}, began, notes, {}, force)
         raise
+    except OSError as error:
+        if error.errno in DISK_FAULTS:
+            raise UserError(disk_fault(error)) from error
+        outcome = _failure(error)
     except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
-        kind = type(error).__name__
-        status = "oom" if kind in OUT_OF_MEMORY else "failed"
-        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        outcome = {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+        outcome = _failure(error)
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":
         run.forget()
     return unit, False
+
+
+def _failure(error: Exception) -> dict:
+    kind = type(error).__name__
+    status = "oom" if kind in OUT_OF_MEMORY else "failed"
+    reason = f"{kind}: {(str(error).splitlines() or ['no message'])[0]}"
+    return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
 
 
 def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from dgpbench import __version__
-from dgpbench.errors import Interrupted, UserError
+from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.suggest import did_you_mean
 
 # Each verb's module has add_parser(subparsers) and main(args) -> exit code.
@@ -26,6 +26,7 @@ VERBS = {
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
     "repro": ("dgpbench.cli.repro", "run the cells of the published tables, cheapest first"),
     "merge": ("dgpbench.cli.merge", "take in results from another machine"),
+    "verify": ("dgpbench.cli.verify", "check all results: schema, keys, checksums, metrics"),
     "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
     "perf": ("dgpbench.perf.command", "measure training steps beside GPflow, GPflux and GPyTorch"),
@@ -34,7 +35,10 @@ VERBS = {
 }
 COMPLETE = "_complete"
 WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
-FILE_ERRORS = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.ENOTDIR)
+FILE_ERRORS = (
+    *DISK_FAULTS,
+    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,12 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in FILE_ERRORS:
             raise
-        where = f": {error.filename}" if error.filename else ""
-        return _fail(
-            f"{error.strerror}{where}; free space or name another folder with paths.results=DIR "
-            "or paths.datasets=DIR",
-            2,
-        )
+        return _fail(disk_fault(error), 2)
 
 
 def _fail(message: str, code: int) -> int:

@@ -134,6 +134,11 @@ def _raw() -> dict[str, dict]:
     return found
 
 
+def catalogue_section(name: str) -> dict:
+    """The yaml of a built-in dataset as it stands, empty if there is none of that name."""
+    return _raw().get(name, {})
+
+
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Entry]:
     """All built-in datasets by name, smallest thesis set first, then the others."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
+from dgpbench.store.untrusted import open_regular
+
 NAME = "checkpoint.npz"
+_UNUSABLE = (
+    *(OSError, ValueError, EOFError, KeyError, AttributeError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 def save(folder: Path, key: str, state: dict[str, np.ndarray]) -> None:
@@ -28,11 +35,21 @@ def save(folder: Path, key: str, state: dict[str, np.ndarray]) -> None:
 def load(folder: Path, key: str) -> dict[str, np.ndarray] | None:
     """The state saved for run `key`, or None if there is none that can be used."""
     try:
-        with np.load(folder / NAME, allow_pickle=False) as file:
-            state = {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError):
+        with os.fdopen(open_regular(folder / NAME), "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            if str(file["key"]) != key:
+                return None
+            return {name: file[name] for name in file.files if name != "key"}
+    except _UNUSABLE:
         return None
-    return state if str(state.pop("key", "")) == key else None
+
+
+def key_of(folder: Path) -> str | None:
+    """The run whose checkpoint lies in a folder, or None if there is none that can be read."""
+    try:
+        with os.fdopen(open_regular(folder / NAME), "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return str(file["key"])
+    except _UNUSABLE:
+        return None
 
 
 def remove(folder: Path) -> None:

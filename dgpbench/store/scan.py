@@ -90,14 +90,14 @@ def scan(
     most of the memory.
     """
     found: dict[str, Unit] = {}
-    for unit in _lean(_own(Path(results), warn), traces):
+    for unit in _lean(scan_own(results, warn), traces):
         key = unit.record["key"]
         if key in found:
             unit, other = sorted((found[key], unit), key=_rank, reverse=True)
             warn(f"{other.path} has the same key as {unit.path}; it is left out")
         found[key] = unit
     if reference:
-        for unit in _lean(_reference(Path(results) / REFERENCE, warn), traces):
+        for unit in _lean(reference_units(results, warn), traces):
             held = found.get(unit.record["key"])
             if held is None or held.record["status"] != "done":
                 found[unit.record["key"]] = unit
@@ -115,8 +115,9 @@ def _rank(unit: Unit) -> tuple:
     return unit.record["status"] == "done", unit.record["finished"], str(unit.path)
 
 
-def _own(results: Path, warn: Warn) -> Iterator[Unit]:
-    for folder in _folders(str(results), 4, warn):
+def scan_own(results: str | Path, warn: Warn = to_stderr) -> Iterator[Unit]:
+    """The user's own records, every one that can be read."""
+    for folder in folders(results, warn):
         try:
             record = read_record(Path(folder))
         except (ValueError, OSError) as error:
@@ -124,6 +125,11 @@ def _own(results: Path, warn: Warn) -> Iterator[Unit]:
             continue
         if record is not None:
             yield Unit(record, Path(folder, RECORD))
+
+
+def folders(results: str | Path, warn: Warn = to_stderr) -> Iterator[str]:
+    """The folders in which units lie, in name order."""
+    return _folders(str(results), 4, warn)
 
 
 def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
@@ -142,8 +148,9 @@ def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
             yield from _folders(os.path.join(top, name), depth - 1, warn)
 
 
-def _reference(folder: Path, warn: Warn) -> Iterator[Unit]:
-    for path in sorted(folder.glob("*.jsonl.gz")):
+def reference_units(results: str | Path, warn: Warn = to_stderr) -> Iterator[Unit]:
+    """The records that come with the project."""
+    for path in sorted((Path(results) / REFERENCE).glob("*.jsonl.gz")):
         try:
             for number, line in enumerate(packed_lines(path), 1):
                 try:

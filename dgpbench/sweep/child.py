@@ -7,7 +7,6 @@ TensorFlow starts once and compiled steps are kept between units; the unit itsel
 from __future__ import annotations
 
 import ctypes
-import errno
 import faulthandler
 import io
 import json
@@ -19,11 +18,11 @@ import time
 import traceback
 from pathlib import Path
 
-from dgpbench.errors import Interrupted, UserError
+from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.progress import Reporter
 
 LOG = "log.txt"
-NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+LOG_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK  # a link is not followed, a FIFO not waited for
 PROGRESS_SECONDS = 1.0
 _PR_SET_PDEATHSIG = 1
 
@@ -111,9 +110,14 @@ def run_order(order: dict, answers: Answers) -> dict:
             return _answer("interrupted", str(error))
         except UserError as error:
             traceback.print_exc()
-            if getattr(error.__cause__, "errno", None) in NO_PLACE:  # true of the machine, not of the unit
+            if getattr(error.__cause__, "errno", None) in DISK_FAULTS:
                 return _answer("interrupted", str(error), fatal=True)
             return _answer("failed", str(error))
+        except OSError as error:
+            traceback.print_exc()
+            if error.errno in DISK_FAULTS:
+                return _answer("interrupted", disk_fault(error), fatal=True)
+            return _answer("failed", f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
         except MemoryError as error:
             return _answer("oom", f"MemoryError: {error}")
         except Exception as error:  # noqa: BLE001 - a fact about the unit; the others must go on
@@ -135,7 +139,7 @@ class _Log:
     def __enter__(self):
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | LOG_FLAGS, 0o644)
         except OSError:  # no place for a log is no reason not to run: writing the record says what is wrong
             log = os.open(os.devnull, os.O_WRONLY)
         self.saved = os.dup(1), os.dup(2)
