@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from dgpbench.config.checks import normalise
+from dgpbench.config.keys import config_key, later_defaults, run_key
 from dgpbench.errors import UserError
-from dgpbench.keys import config_key, later_defaults, run_key
-from dgpbench.validate import normalise
 
 OURS = re.compile(r"dgpbench\.(models|inference|gp|adapters)(\.[a-z][a-z0-9_]*)+\.[A-Z][A-Za-z0-9]*")
 CODE = ("_target_", "wrapped")  # fields that name code, wherever they stand

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from dgpbench.config.keys import config_key
 from dgpbench.data.files import write_json
 from dgpbench.errors import UserError
-from dgpbench.keys import config_key
 from dgpbench.store.deep import GROUPS, is_hash, is_name
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.untrusted import parse_json, read_regular
