@@ -151,14 +151,17 @@ def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
 def reference_units(results: str | Path, warn: Warn = to_stderr) -> Iterator[Unit]:
     """The records that come with the project."""
     for path in sorted((Path(results) / REFERENCE).glob("*.jsonl.gz")):
+        bad: list[str] = []
         try:
             for number, line in enumerate(packed_lines(path), 1):
                 try:
                     yield Unit(parse(line), path)
                 except ValueError as error:
-                    warn(f"{path} line {number} cannot be read and is left out: {error}")
+                    bad.append(f"line {number} cannot be read and is left out: {error}")
         except (OSError, EOFError, ValueError, zlib.error) as error:
             warn(f"{path} cannot be read to its end: {error}")
+        if bad:
+            warn(f"{path} {bad[0]}" + (f" (and {len(bad) - 1:,} more lines)" if bad[1:] else ""))
 
 
 def packed_lines(path: Path) -> Iterator[bytes]:

@@ -69,7 +69,7 @@ class Observer:
 
     def _read(self, folder: Path) -> dict | None:
         try:
-            stat = os.stat(folder / RECORD)
+            stat = os.lstat(folder / RECORD)
         except OSError:
             return None
         mark = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
