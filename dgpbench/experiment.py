@@ -5,8 +5,11 @@ config -> split -> model -> train -> predict -> metrics -> record; each arrow is
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
@@ -54,9 +57,10 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     outcome: dict = {"status": "done"}
     companions: dict = {}
     try:
-        trained = model.fit(split, run)
-        outcome |= _training(trained)
-        evaluation = evaluate_model(model, split, cfg, run.seed)
+        with _same_folder():
+            trained = model.fit(split, run)
+            outcome |= _training(trained)
+            evaluation = evaluate_model(model, split, cfg, run.seed)
         outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
         for text in evaluation.notes:
             note(text)
@@ -78,6 +82,16 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     if unit.record["status"] == "done":
         run.forget()
     return unit, False
+
+
+@contextmanager
+def _same_folder() -> Iterator[None]:
+    """Come back to the current folder, wherever a model goes: relative paths mean what they meant."""
+    here = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(here)
 
 
 def _failure(error: Exception) -> dict:

@@ -49,11 +49,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> None:
+    if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
+        from dgpbench.cli.supervise import supervised
+
+        sys.exit(supervised(sys.argv[2:], main))
     sys.exit(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 or 143 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what the terminal has no letter for is written out
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except UserError as error:

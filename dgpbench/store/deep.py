@@ -6,6 +6,8 @@ import math
 from datetime import datetime
 from typing import Any
 
+from dgpbench.store.untrusted import check_depth
+
 GROUPS = ("dataset", "model", "inference", "protocol")
 SECTIONS = (*GROUPS, "budget", "launcher", "paths", "engine", "likelihood")
 COMPANIONS = {  # a file of a record -> the names that it may have on disk
@@ -33,6 +35,7 @@ def is_number(value: Any) -> bool:
 def check_contents(record: dict) -> None:
     """ValueError, naming the field, for the first content that a record of ours could not have."""
     config = record["config"]
+    check_depth({**record, "training": {k: v for k, v in record["training"].items() if k != "trace"}})
     for name in SECTIONS:
         if not isinstance(config.get(name, {}), dict):
             raise ValueError(f"config.{name} is no section")

@@ -14,7 +14,6 @@ MAX_BYTES = 64 << 20  # of a record, a plan or a lease
 MAX_DEPTH = 32  # of lists and mappings in one another
 MAX_DIGITS = 18  # of a whole number: below 2^63
 
-_CONTAINERS = {dict, list}
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -40,20 +39,20 @@ def open_regular(path: str | Path) -> int:
 def read_regular(path: str | Path, limit: int = MAX_BYTES) -> bytes:
     """The bytes of a regular file; ValueError if it is none, or larger than `limit`."""
     with os.fdopen(open_regular(path), "rb") as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
+        large = os.fstat(file.fileno()).st_size > limit
+        content = b"" if large else file.read(limit + 1)
+    if large or len(content) > limit:
         raise ValueError(f"it is larger than {limit / 1e6:,.0f} MB")
     return content
 
 
 def parse_json(content: bytes) -> Any:
     """The value of a JSON text. ValueError for what JSON does not know (NaN, infinity), for numbers that
-    overflow, text that is no Unicode and nesting without end."""
+    overflow, and for text that is no Unicode."""
     try:
         value = json.loads(
             content.decode("utf-8"), parse_float=_real, parse_int=_whole, parse_constant=_no_number
         )
-        _check_depth(value)
         if b"\\u" in content:  # half of a surrogate pair has no encoding, and could never be printed
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
@@ -80,18 +79,13 @@ def _no_number(text: str) -> None:
     raise ValueError(f"it holds {text}, which is no number")
 
 
-def _check_depth(value: Any) -> None:
+def check_depth(value: Any) -> None:
+    """ValueError for lists and mappings in one another without end."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MAX_DEPTH):
         if not level:
             return
         inner = (node.values() if type(node) is dict else node for node in level)
-        level = [
-            item
-            for items in inner
-            if not _CONTAINERS.isdisjoint(map(type, items))
-            for item in items
-            if type(item) in _CONTAINERS
-        ]
+        level = [item for items in inner for item in items if type(item) in (dict, list)]
     if level:
         raise ValueError("it is nested too deeply")

@@ -6,7 +6,6 @@ TensorFlow starts once and compiled steps are kept between units; the unit itsel
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import io
 import json
@@ -20,11 +19,11 @@ from pathlib import Path
 
 from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.progress import Reporter
+from dgpbench.sweep.descendants import end_descendants, set_death_signal
 
 LOG = "log.txt"
 LOG_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK  # a link is not followed, a FIFO not waited for
 PROGRESS_SECONDS = 1.0
-_PR_SET_PDEATHSIG = 1
 
 
 class Answers:
@@ -83,15 +82,21 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and decides
     _end_with(parent, grace)
     if "" not in sys.path:
-        sys.path.insert(0, "")  # a user's model in the current folder
+        sys.path.append("")  # a user's model in the current folder, which stands in for nothing else
+    home = os.getcwd()
     try:
         import dgpbench.experiment  # noqa: F401 - before any unit's clock runs
 
         answers.send(ready=os.getpid())
         for line in sys.stdin:
-            answers.send(**run_order(json.loads(line), answers))
+            answer = run_order(json.loads(line), answers)
+            end_descendants(os.getpid())
+            os.chdir(home)  # a model may have gone elsewhere
+            answers.send(**answer)
     except Interrupted:
         pass  # between two units there is nothing to save
+    finally:
+        end_descendants(os.getpid())
 
 
 def run_order(order: dict, answers: Answers) -> dict:
@@ -186,10 +191,7 @@ def _stop(number, frame) -> None:
 
 def _end_with(parent: int, grace: float) -> None:
     """When the parent dies: SIGTERM, so that a checkpoint is written, and the end after `grace` seconds."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    except (OSError, AttributeError):
-        pass  # not Linux: the thread below finds out
+    set_death_signal()
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -199,7 +201,3 @@ def _end_with(parent: int, grace: float) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,7 @@ from dgpbench.data.files import write_json
 from dgpbench.errors import UserError
 from dgpbench.store.deep import GROUPS, is_hash, is_name
 from dgpbench.store.layout import labels_of, unit_folder
-from dgpbench.store.untrusted import parse_json, read_regular
+from dgpbench.store.untrusted import check_depth, parse_json, read_regular
 from dgpbench.sweep.settings import settings_of
 
 FORMAT = 1
@@ -123,6 +123,7 @@ def load_plan(path: str | Path) -> Plan:
 
 def _check(cwd: str, command: list, configs: list, hashes: list, units: list[Planned]) -> None:
     """ValueError for what no plan of ours holds."""
+    check_depth(configs)
     if not isinstance(cwd, str) or not all(isinstance(word, str) for word in command):
         raise ValueError("cwd and command are no texts")
     if not isinstance(configs, list) or not configs or not units or len(hashes) != len(configs):

@@ -67,7 +67,6 @@ COMMANDS = [
     ("show", "--format", "json", "--metric", "all"),
     ("show", "--format", "markdown"),
     ("show", "--failed"),
-    ("tables",),
     ("status",),
     ("status", "--json"),
     ("status", "--list"),
@@ -80,12 +79,12 @@ def test_one_bad_file_is_one_warning_and_everything_else_goes_on(hostile, capsys
     plan, places = hostile
     assert len(places) == len(CONTENTS) + len(FILES) >= 63
     for command in COMMANDS:
-        with no_longer_than(30):
+        with no_longer_than(100):
             code = main(list(command))
         out, err = capsys.readouterr()
         assert code in (0, 1), (command, err)
         said = (out if command[0] == "verify" else err).splitlines()
-        if command[0] not in ("gc", "tables"):
+        if command[0] != "gc":
             for name, place in places.items():
                 lines = [line for line in said if f"/{place.name}/" in line]
                 assert len(lines) == 1, (command, name, lines)
@@ -96,7 +95,7 @@ def test_one_bad_file_is_one_warning_and_everything_else_goes_on(hostile, capsys
 
 def test_a_merge_takes_the_good_and_leaves_the_bad(hostile, tmp_path, capsys):
     _, places = hostile
-    with no_longer_than(30):
+    with no_longer_than(100):
         assert main(["merge", "results", "--results", str(tmp_path / "ours")]) == 1
     out = capsys.readouterr().out
     assert out == f"1 taken in, {len(places)} damaged and left out\n"

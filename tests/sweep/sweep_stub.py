@@ -1,8 +1,11 @@
 """A model that predicts zero, and on one split misbehaves in a named way."""
 
 import ctypes
+import errno
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -85,6 +88,22 @@ class Stub:
             if noted:
                 checkpoint.save(self.run.folder, self.run.key, {"step": np.asarray(step)})
                 raise Interrupted(noted[0], step)
+
+    def _spawn(self):
+        """Leaves a process behind."""
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+        Path(self.cfg["mark"] + ".pid").write_text(str(left.pid))
+
+    def _crowd(self):
+        """Has another process take the memory."""
+        eater = "import time; eaten = bytearray(b'x') * 900_000_000; time.sleep(60)"
+        subprocess.run([sys.executable, "-c", eater])
+
+    def _wander(self):
+        os.chdir("/")
+
+    def _broken_disk(self):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "/disk/file")
 
     def _once(self):
         """Killed the first time, well behaved the second."""

@@ -7,4 +7,7 @@ from dgpbench.report.grid import Grid
 
 
 def render(grid: Grid) -> str:
-    return grid.data.map(csv_value).to_csv(index=False, lineterminator="\n")
+    data = grid.data.copy()
+    for name in data.select_dtypes(include=["object", "string"]):
+        data[name] = data[name].map(csv_value)
+    return data.to_csv(index=False, lineterminator="\n")
