@@ -187,19 +187,30 @@ def _claim(path: Path, held: Lease | None) -> Iterator[bool]:
     """
     mark = path.with_name(f".tmp-claim-{path.stem}-{held.token if held else 'unreadable'}")
     try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        handle = os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     except FileExistsError:
         with suppress(OSError):
-            if abs(_now(path.parent) - mark.stat().st_mtime) > STALE:
+            if _abandoned(mark):
                 mark.unlink()
         yield False
         return
+    os.write(handle, f"{socket.gethostname()} {os.getpid()} {process_start(os.getpid())}".encode())
+    os.close(handle)
     try:
         found = read(path)
         same = found is None if held is None else found is not None and found.token == held.token
         yield same and path.exists()
     finally:
         mark.unlink(missing_ok=True)
+
+
+def _abandoned(mark: Path) -> bool:
+    """Whether the maker of a claim is dead: its process tells on this host, the age of the claim elsewhere."""
+    with suppress(OSError, ValueError):
+        host, pid, started = read_regular(mark, MAX_BYTES).decode().split(" ")
+        if host == socket.gethostname():
+            return process_start(int(pid)) != started
+    return abs(_now(mark.parent) - mark.stat().st_mtime) > STALE
 
 
 def _now(folder: Path) -> float:

@@ -137,6 +137,7 @@ class Pool:
         """Whether units that others run are still worth waiting for; those let go are taken up."""
         if not self.elsewhere:
             return False
+        time.sleep(TICK)  # one that could not be taken is not asked for again at once
         states = self.observer.look(list(self.elsewhere))
         for index, state in states.items():
             if state.status != "running":
@@ -149,7 +150,6 @@ class Pool:
         if not self.told:
             self.told = True
             self._tell("say", f"{len(states)} units are run by other processes; waiting a minute for them")
-        time.sleep(TICK)
         return True
 
     # ---- listening -----------------------------------------------------------------------------------
