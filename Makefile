@@ -9,7 +9,7 @@ ARGS ?=
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install run test test-fast test-cluster test-kill test-throughput lint perf perf-envs repro clean
+.PHONY: help venv install run test test-fast test-cluster test-kill soak test-fuzz test-throughput lint perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -53,8 +53,17 @@ test-cluster: $(STAMP)  ## sweeps on a real one-node SLURM (Debian packages, roo
 	} || echo "note: Ray cannot be installed (see above): its test is skipped" >&2
 	@DGPBENCH_TEST_CLUSTER=1 DGPBENCH_RAY_ENV=$(abspath $(RAY_ENV)) $(BIN)/python -m pytest -s tests/cluster $(ARGS)
 
-test-kill: $(STAMP)  ## five SIGKILLs over a sweep of dgp2, then the numbers of an undisturbed one (minutes)
-	@DGPBENCH_TEST_KILL=1 $(BIN)/python -m pytest -s tests/sweep/test_sweep_kills.py $(ARGS)
+KILLS ?= 100
+test-kill: $(STAMP)  ## KILLS=100 random SIGKILLs over sweeps, then the numbers of undisturbed ones (minutes)
+	@DGPBENCH_TEST_KILL=1 DGPBENCH_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/sweep/test_sweep_kills.py $(ARGS)
+
+MINUTES ?= 10
+soak: $(STAMP)  ## sweeps of 200 tiny units under random faults for MINUTES=10, then `dgpbench verify`
+	@DGPBENCH_SOAK_MINUTES=$(MINUTES) $(BIN)/python -m pytest -s tests/sweep/test_sweep_kills.py -k soak $(ARGS)
+
+FUZZ ?= 50
+test-fuzz: $(STAMP)  ## FUZZ=50 times the fuzzing of `make test`: records, plans, leases, checkpoints, CSV, words
+	@DGPBENCH_FUZZ=$(FUZZ) $(BIN)/python -m pytest -s tests/fuzz $(ARGS)
 
 test-throughput: $(STAMP)  ## 20 units of 10 s and more: a sweep beside one process per unit (minutes, idle machine)
 	@DGPBENCH_TEST_THROUGHPUT=1 $(BIN)/python -m pytest -s tests/sweep/test_sweep_throughput.py $(ARGS)

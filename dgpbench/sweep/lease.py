@@ -205,7 +205,7 @@ def _claim(path: Path, held: Lease | None) -> Iterator[bool]:
 
 
 def _abandoned(mark: Path) -> bool:
-    """Whether the maker of a claim is dead: its process tells on this host, the age of the claim elsewhere."""
+    """Whether the maker of a claim is dead: by its process on this host, by the claim's age elsewhere."""
     with suppress(OSError, ValueError):
         host, pid, started = read_regular(mark, MAX_BYTES).decode().split(" ")
         if host == socket.gethostname():
