@@ -22,5 +22,7 @@ def markdown(text: str) -> str:
 
 
 def csv_value(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula; numbers stay numbers."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    """A value that no spreadsheet takes for a formula, in one line; numbers stay numbers."""
+    if not isinstance(value, str):
+        return value
+    return f"'{visible(value)}" if value.startswith(FORMULA) else visible(value)
