@@ -110,3 +110,18 @@ def test_a_signal_reaches_the_run(tmp_path):
         assert [r["status"] for r in records(tmp_path).values()] == ["interrupted"]
         for path in (tmp_path / "results").glob("*/*/*/*/checkpoint.npz"):
             os.unlink(path)
+
+
+def test_a_log_that_is_a_link_is_not_followed(tmp_path):
+    words = misbehaving("split=0,1,2", "launcher.workers=1")
+    assert sweep(tmp_path, *words).returncode == 0
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    units = sorted((tmp_path / "results").glob("*/*/*/split*"))
+    for unit, make in zip(
+        units, (lambda p: p.symlink_to(victim), os.mkfifo, lambda p: p.mkdir()), strict=True
+    ):
+        (unit / "log.txt").unlink()
+        make(unit / "log.txt")
+    assert sweep(tmp_path, *words, "--retry", "all").returncode == 0
+    assert victim.read_text() == "untouched"

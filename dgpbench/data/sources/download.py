@@ -77,9 +77,30 @@ def _once(url: str, path: Path, sha256: str | None, progress: Progress | None, t
         temporary.unlink(missing_ok=True)
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirects lead to web addresses only, and not on for ever."""
+
+    max_redirections = 5
+
+    def redirect_request(self, request, response, code, message, headers, url):
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise SourceError(f"{request.full_url}: refused, it redirects to {url[:100]}")
+        return super().redirect_request(request, response, code, message, headers, url)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What fetches web addresses and nothing else: no ftp, no file, no data."""
+    opener = urllib.request.OpenerDirector()
+    web = (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib.request.ProxyHandler)
+    errors = (urllib.request.HTTPDefaultErrorHandler, urllib.request.HTTPErrorProcessor, _Redirects)
+    for handler in (*web, *errors):
+        opener.add_handler(handler())
+    return opener
+
+
 def _connect(request: urllib.request.Request, timeout: float):
     try:
-        return urllib.request.urlopen(request, timeout=timeout)  # noqa: S310 (scheme checked)
+        return _opener().open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         kind = _Passing if error.code in _RETRY_STATUS else SourceError
         text = f"HTTP {error.code} {error.reason}"
