@@ -118,9 +118,8 @@ def test_a_log_that_is_a_link_is_not_followed(tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     units = sorted((tmp_path / "results").glob("*/*/*/split*"))
-    for unit, make in zip(
-        units, (lambda p: p.symlink_to(victim), os.mkfifo, lambda p: p.mkdir()), strict=True
-    ):
+    kinds = (lambda p: p.symlink_to(victim), os.mkfifo, lambda p: p.mkdir())
+    for unit, make in zip(units, kinds, strict=True):
         (unit / "log.txt").unlink()
         make(unit / "log.txt")
     assert sweep(tmp_path, *words, "--retry", "all").returncode == 0
