@@ -27,7 +27,8 @@ LEFTOVER_DAYS = 1.0  # a temporary file this old belongs to no living writer
 UNIT = re.compile(r"split\d+-([0-9a-f]{8}|[0-9a-f]{64})")
 LEASE = re.compile(r"[0-9a-f]{32}\.json")
 TEMPORARY = re.compile(
-    rf"\.tmp-\d+-[0-9a-f]{{8}}(-.*)?|\.tmp-claim-.*|\.{re.escape(CHECKPOINT)}\.\d+\.tmp|\..+\.part"
+    rf"\.tmp-\d+-[0-9a-f]{{8}}(-.*)?|\.tmp-claim-.*|\.{re.escape(CHECKPOINT)}\.\d+\.tmp"
+    r"|\.(plan\.json|job\.json|latest)\..+\.part"
 )
 Found = Iterator[tuple[Path, str]]
 

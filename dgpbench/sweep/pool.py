@@ -272,13 +272,15 @@ class Pool:
         slot.child = None
 
     def _close(self) -> None:
+        busy = [slot for slot in self.slots if slot.index is not None]  # only if we end with an error
+        for slot in busy:
+            slot.child.signal(signal.SIGTERM)
         for slot in self.slots:
-            if slot.child is None:
-                continue
-            if slot.index is not None:  # only if we end with an error ourselves
-                slot.child.signal(signal.SIGTERM)
-                leasing.release(self.plan.results, slot.lease)
-            self._discard(slot)
+            if slot.child is not None:
+                grace = self.plan.settings[self.plan.units[slot.index].config].grace if slot in busy else 5.0
+                slot.child.close(grace)  # time to write a checkpoint
+        for slot in busy:
+            leasing.release(self.plan.results, slot.lease)
 
     def _tell(self, event: str, *facts) -> None:
         if self.watcher is not None:
