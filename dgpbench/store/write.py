@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from dgpbench.store.deep import COMPANIONS
@@ -142,6 +143,9 @@ def _swap(folder: Path, token: str, record: dict) -> None:
     fsync_folder(folder)
     os.replace(folder / (token + RECORD), folder / RECORD)
     fsync_folder(folder)
-    for names in COMPANIONS.values():
+    for name, names in COMPANIONS.items():
         for place in set(names) - set(places.values()):
             (folder / place).unlink(missing_ok=True)
+        if places.get(name, name) != name:
+            with suppress(OSError):  # the plain name leads to it too, for those who look without the record
+                os.link(folder / places[name], folder / name)

@@ -80,8 +80,10 @@ def _of_unit(folder: Path, key: str, days: float) -> Found:
     if done:
         named = {entry.get("name", name) for name, entry in record["files"].items()}
         ours = {place for places in COMPANIONS.values() for place in places}
-        for path in _files(folder):
-            if path.name in ours - named and _age_days(path) > LEFTOVER_DAYS:
+        files = {path: path.lstat().st_ino for path in _files(folder) if path.name in ours}
+        kept = {inode for path, inode in files.items() if path.name in named}  # one file may have two names
+        for path, inode in files.items():
+            if inode not in kept and _age_days(path) > LEFTOVER_DAYS:
                 yield path, "of a record that was replaced"
 
 

@@ -91,7 +91,7 @@ def test_which_record_stays(tmp_path, first, second, force, stays):
     (found,) = scan(tmp_path)
     assert found.record["status"] == stays and found.record == unit.record
     beside = {p.name for p in unit.folder.iterdir() if p.suffix in (".parquet", ".npz")}
-    assert {entry.get("name", name) for name, entry in found.record["files"].items()} == beside
+    assert set(found.record["files"]) == {name.replace(".b.", ".") for name in beside}
     assert not leftovers(tmp_path)
 
 
@@ -132,7 +132,10 @@ def test_replacing_never_leaves_a_record_without_its_own_files(tmp_path, monkeyp
             write_unit(results, make_record(), force=True, **make_companions(value))
             (unit,) = scan(results)
             assert read.predictions(unit)["mean"][0] == value
-            assert len([p for p in unit.folder.iterdir() if p.suffix in (".parquet", ".npz")]) == 3
+            files = [p for p in unit.folder.iterdir() if p.suffix in (".parquet", ".npz")]
+            assert len({p.stat().st_ino for p in files}) == 3
+            for name in unit.record["files"]:  # the plain name leads to the same file
+                assert (unit.folder / name).read_bytes() == read.companion(unit, name)
 
 
 def test_companions_that_do_not_fit_are_refused(tmp_path):
