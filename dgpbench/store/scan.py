@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.config.upgrade import complete
 from dgpbench.store import seal
 from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
 from dgpbench.store.migrate import migrate
@@ -17,6 +19,7 @@ from dgpbench.store.schema import SCHEMA_VERSION, validate_record
 from dgpbench.store.untrusted import MAX_BYTES, open_regular, parse_json, read_regular
 
 Warn = Callable[[str], None]
+_TRACE = re.compile(rb'"trace": \[\[[-+0-9eE., \[\]nul]*\]\]')  # as we write it: numbers, null and brackets
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,10 @@ def to_stderr(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def parse(content: bytes) -> dict:
-    """A record of the current schema from its JSON; ValueError if it is none, or was changed since."""
-    record = parse_json(content)
+def parse(content: bytes, traces: bool = True) -> dict:
+    """A record of the current schema from its JSON, its config completed; ValueError if it is none, or was
+    changed since. Without `traces`, training.trace is left out, and its numbers, most of the text, unread."""
+    record = parse_json(content if traces else _TRACE.sub(b'"trace": []', content))
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     version = record.get("schema")
@@ -51,13 +55,15 @@ def parse(content: bytes) -> dict:
             raise ValueError("its checksum does not fit: it was changed after it was written")
     record = migrate(record)
     validate_record(record)
-    return record
+    if not traces:
+        record["training"].pop("trace", None)
+    return record | {"config": complete(record["config"])}
 
 
-def read_record(folder: Path) -> dict | None:
+def read_record(folder: Path, traces: bool = True) -> dict | None:
     """The record of a unit folder, None if there is none (yet); ValueError if it cannot be used."""
     try:
-        return parse(read_regular(folder / RECORD))
+        return parse(read_regular(folder / RECORD), traces)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -90,36 +96,29 @@ def scan(
     most of the memory.
     """
     found: dict[str, Unit] = {}
-    for unit in _lean(scan_own(results, warn), traces):
+    for unit in scan_own(results, warn, traces):
         key = unit.record["key"]
         if key in found:
             unit, other = sorted((found[key], unit), key=_rank, reverse=True)
             warn(f"{other.path} has the same key as {unit.path}; it is left out")
         found[key] = unit
     if reference:
-        for unit in _lean(reference_units(results, warn), traces):
+        for unit in reference_units(results, warn, traces):
             held = found.get(unit.record["key"])
             if held is None or held.record["status"] != "done":
                 found[unit.record["key"]] = unit
     return list(found.values())
 
 
-def _lean(units: Iterator[Unit], traces: bool) -> Iterator[Unit]:
-    for unit in units:
-        if not traces:
-            unit.record["training"].pop("trace", None)
-        yield unit
-
-
 def _rank(unit: Unit) -> tuple:
     return unit.record["status"] == "done", unit.record["finished"], str(unit.path)
 
 
-def scan_own(results: str | Path, warn: Warn = to_stderr) -> Iterator[Unit]:
+def scan_own(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
     """The user's own records, every one that can be read."""
     for folder in folders(results, warn):
         try:
-            record = read_record(Path(folder))
+            record = read_record(Path(folder), traces)
         except (ValueError, OSError) as error:
             warn(f"{os.path.join(folder, RECORD)} cannot be read and is left out: {error}")
             continue
@@ -148,14 +147,14 @@ def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
             yield from _folders(os.path.join(top, name), depth - 1, warn)
 
 
-def reference_units(results: str | Path, warn: Warn = to_stderr) -> Iterator[Unit]:
+def reference_units(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
     """The records that come with the project."""
     for path in sorted((Path(results) / REFERENCE).glob("*.jsonl.gz")):
         bad: list[str] = []
         try:
             for number, line in enumerate(packed_lines(path), 1):
                 try:
-                    yield Unit(parse(line), path)
+                    yield Unit(parse(line, traces), path)
                 except ValueError as error:
                     bad.append(f"line {number} cannot be read and is left out: {error}")
         except (OSError, EOFError, ValueError, zlib.error) as error:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from dgpbench.config.checks import normalise
-from dgpbench.config.keys import config_key, later_defaults, run_key
+from dgpbench.config.keys import config_key, run_key
 from dgpbench.errors import UserError
 
 OURS = re.compile(r"dgpbench\.(models|inference|gp|adapters)(\.[a-z][a-z0-9_]*)+\.[A-Z][A-Za-z0-9]*")
@@ -19,8 +19,7 @@ MACHINE = ("paths", "engine", "launcher")  # sections that say where and how, no
 def check_record(record: dict, allow: Sequence[str] = ()) -> None:
     """ValueError unless the record's config is one that a user could give, its keys are those of config and
     data, and the code that it names is ours or of a package in `allow`."""
-    check_code(record["config"], allow)
-    check_config(record["config"])
+    check_config(record["config"], allow)
     check_keys(record)
 
 
@@ -43,18 +42,15 @@ def code_packages(configs: Sequence[dict]) -> list[str]:
     return sorted({target.partition(".")[0] for target in found if not OURS.fullmatch(target)})
 
 
-def check_config(config: dict) -> None:
-    """ValueError for a field that is missing, misspelt, of a wrong type or out of range. What was added since
-    the record was made has the value that it had before."""
-    complete = {**config, **_defaults()}
-    complete["likelihood"] = config.get("likelihood") or {"name": "auto"}
-    for section in ("protocol", "model", "inference", "budget"):
-        if section in config:
-            complete[section] = _filled(config[section], later_defaults(section))
-    if complete.get("device") not in ("auto", "cpu", "gpu"):  # under a time budget the very processor
-        complete["device"] = "auto"
+def check_config(config: dict, allow: Sequence[str] = ()) -> None:
+    """ValueError for a field that is missing, misspelt, of a wrong type or out of range. The code comes first:
+    a method of inference is asked for its own fields."""
+    check_code(config, allow)
+    whole = {**config, **_machine_sections()}
+    if whole.get("device") not in ("auto", "cpu", "gpu"):  # under a time budget the very processor
+        whole["device"] = "auto"
     try:
-        normalise(complete)
+        normalise(whole)
     except UserError as error:
         raise ValueError(f"its config is none: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -86,19 +82,9 @@ def _code(node: Any, place: str) -> Iterator[tuple[str, Any]]:
         yield from _code(value, where)
 
 
-def _filled(values: dict, later: dict) -> dict:
-    """The values, with those of `later` where they are missing; only sections that exist are filled."""
-    out = dict(values)
-    for name, value in later.items():
-        if isinstance(value, dict) and isinstance(out.get(name), dict):
-            out[name] = _filled(out[name], value)
-        else:
-            out.setdefault(name, value)
-    return out
-
-
 @lru_cache(maxsize=1)
-def _defaults() -> dict:
+def _machine_sections() -> dict:
+    """Those of this machine: where and how a record was made says nothing of what it is."""
     from dgpbench.config import compose
 
     return {name: section for name, section in compose().items() if name in MACHINE}

@@ -63,6 +63,17 @@ def test_no_record_runs_code(theirs, tmp_path, capsys, monkeypatch):
     assert not calls and len(scan(theirs)) == 1
 
 
+@pytest.mark.parametrize("section", ["model", "inference"])
+def test_verify_imports_nothing_that_a_record_names(theirs, tmp_path, section):
+    (tmp_path / "trap.py").write_text("open('caught', 'w').close()\nclass Trap: fields = {}\n")
+    forge(theirs, lambda record: record["config"][section].update(_target_="trap.Trap"))
+    for command in (["verify"], ["show"], ["show", "--each"], ["rescore"], ["gc"]):
+        main([*command, "--results", str(theirs)])
+    main(["merge", str(theirs)])
+    assert not (tmp_path / "caught").exists()
+    assert main(["verify", "--results", str(theirs)]) == 0  # its keys and files agree
+
+
 @pytest.mark.parametrize(
     "target",
     [
