@@ -43,7 +43,7 @@ def code_packages(configs: Sequence[dict]) -> list[str]:
 
 
 def check_config(config: dict, allow: Sequence[str] = ()) -> None:
-    """ValueError for a field that is missing, misspelt, of a wrong type or out of range. The code comes first:
+    """ValueError for a field that is missing, misspelt, of a wrong type or out of range. Code comes first:
     a method of inference is asked for its own fields."""
     check_code(config, allow)
     whole = {**config, **_machine_sections()}
