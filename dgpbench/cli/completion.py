@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgpbench.config.kernel_names import FAMILIES
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
-from dgpbench.gp.kernels.names import FAMILIES
 
 SCRIPTS = {
     "bash": """\

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dgpbench.config.kernel_names import KernelError, canonical
 from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
-from dgpbench.gp.kernels.names import KernelError, canonical
 
 TASKS = ("regression", "binary", "multiclass")
 SPLIT_RULES = ("shuffle", "published", "fixed_zero")

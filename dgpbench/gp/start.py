@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.keys import later_defaults
 from dgpbench.errors import UserError
 from dgpbench.gp import first_guesses, kernels, likelihoods, projection
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.compose import with_white
-from dgpbench.gp.kernels.names import KernelError
 from dgpbench.gp.latent import LatentLayer
 from dgpbench.gp.layer import GPLayer
 from dgpbench.gp.likelihoods import Gaussian, Likelihood
