@@ -6,10 +6,9 @@ import os
 import zipfile
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
-
-from dgpbench.store.untrusted import open_regular
 
 NAME = "checkpoint.npz"
 _UNUSABLE = (
@@ -35,7 +34,7 @@ def save(folder: Path, key: str, state: dict[str, np.ndarray]) -> None:
 def load(folder: Path, key: str) -> dict[str, np.ndarray] | None:
     """The state saved for run `key`, or None if there is none that can be used."""
     try:
-        with os.fdopen(open_regular(folder / NAME), "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with _opened(folder) as raw, np.load(raw, allow_pickle=False) as file:
             if str(file["key"]) != key:
                 return None
             return {name: file[name] for name in file.files if name != "key"}
@@ -46,10 +45,15 @@ def load(folder: Path, key: str) -> dict[str, np.ndarray] | None:
 def key_of(folder: Path) -> str | None:
     """The run whose checkpoint lies in a folder, or None if there is none that can be read."""
     try:
-        with os.fdopen(open_regular(folder / NAME), "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with _opened(folder) as raw, np.load(raw, allow_pickle=False) as file:
             return str(file["key"])
     except _UNUSABLE:
         return None
+
+
+def _opened(folder: Path) -> BinaryIO:
+    """The checkpoint's file; a link is not followed, a FIFO not waited for."""
+    return os.fdopen(os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
 
 
 def remove(folder: Path) -> None:

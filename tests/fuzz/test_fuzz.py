@@ -151,7 +151,7 @@ def test_bytes_are_a_checkpoint_or_none(tmp_path, data):
 
 cells = st.text("0123456789.,;-+eE \t\"'nax=\r\n\0é", max_size=12) | st.floats().map(str)
 rows = st.lists(st.lists(cells, min_size=1, max_size=4).map(",".join), max_size=12).map("\n".join)
-PROTOCOL = {"name": "clean", "splits": 20, "split_rule": "shuffle", "train_fraction": 0.9, "scaling": "train"}
+PROTOCOL = compose(["protocol=clean"])["protocol"]
 
 
 @examples(300)
