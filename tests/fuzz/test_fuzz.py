@@ -175,7 +175,7 @@ names = st.sampled_from(FIELDS_GIVEN)
 words = st.builds("{}={}".format, names, st.text(max_size=12) | values.map(str)) | st.text(max_size=16)
 
 
-@examples(40)
+@examples(25)
 @given(st.lists(words, min_size=1, max_size=2))
 def test_any_words_are_a_config_or_one_line(overrides):
     try:

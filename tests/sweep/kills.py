@@ -120,10 +120,10 @@ def harass(folder: Path, sweep: list[str], kills: int, spread: float, seed: int 
 
 
 def interrupted_without_checkpoint(folder: Path) -> list[Path]:
-    """Units that were stopped and could not go on from where they were."""
+    """Units that were stopped in training and could not go on from where they were."""
     units = scan(folder / "results", warn=refuse)
     return [
         unit.folder
         for unit in units
-        if unit.record["status"] == "interrupted" and not (unit.folder / CHECKPOINT).is_file()
+        if " at step " in (unit.record["reason"] or "") and not (unit.folder / CHECKPOINT).is_file()
     ]
