@@ -134,7 +134,7 @@ def _overrides(current: str, before: list[str]) -> list[str]:
 
 
 def _values(name: str) -> list[str]:
-    """What a field may be, where that is one of a few names or a switch."""
+    """Values of a field that is one of a few names or a switch; none of other fields."""
     from dgpbench.config.inference import inference_fields
     from dgpbench.config.schema import CLOSED, MODEL, TOP, show_value
 

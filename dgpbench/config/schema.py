@@ -68,7 +68,7 @@ class Field:
             value = int(value)
         if type(value) is not self.type:
             raise ValueError
-        if self.type in (int, float):
+        if isinstance(value, int | float) and self.type in (int, float):
             inside = math.isfinite(value) and (self.low is None or value >= self.low)
             inside = inside and (self.above is None or value > self.above)
             inside = inside and (self.high is None or value <= self.high)

@@ -190,7 +190,7 @@ def _stop(number, frame) -> None:
 
 
 def _end_with(parent: int, grace: float) -> None:
-    """When the parent dies: SIGTERM, so that a checkpoint is written, and the end after `grace` seconds."""
+    """End with the parent: SIGTERM, so that a checkpoint is written, and the end after `grace` seconds."""
     set_death_signal()
 
     def watch() -> None:

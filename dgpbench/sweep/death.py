@@ -19,7 +19,7 @@ def death(code: int, oom_kills: int) -> tuple[str, str]:
 
 
 def oom_kills() -> int:
-    """How many processes this system has killed for want of memory."""
+    """Number of processes that this system has killed for want of memory."""
     try:
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

@@ -1,4 +1,4 @@
-"""What may be removed from a results folder: leftovers of killed processes, checkpoints of no more use.
+"""Garbage of a results folder: leftovers of killed processes, checkpoints of no more use.
 
 Only what lies where dgpbench puts it, under the names that dgpbench gives it, and no link: a folder that
 happens to hold other things as well keeps them.

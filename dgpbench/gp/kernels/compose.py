@@ -22,7 +22,7 @@ class Combination(Kernel):
     parts: tuple[Kernel, ...]
 
     @property
-    def input_dim(self) -> int:
+    def input_dim(self) -> int:  # type: ignore[override]  # that of its parts
         return self.parts[0].input_dim
 
     @property
