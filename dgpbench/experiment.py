@@ -5,23 +5,27 @@ config -> split -> model -> train -> predict -> metrics -> record; each arrow is
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.protocol import num_splits
 from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import Diverged, Interrupted, UserError
+from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault
 from dgpbench.evaluate import Evaluation, evaluate
 from dgpbench.machine import describe_device, git_commit, versions
 from dgpbench.models.base import check_task, create
 from dgpbench.store import read
+from dgpbench.store.disk import plain_arrays
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
-from dgpbench.store.write import ensure_writable, plain_arrays, write_unit
+from dgpbench.store.write import ensure_writable, write_unit
 
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 
@@ -52,9 +56,10 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     outcome: dict = {"status": "done"}
     companions: dict = {}
     try:
-        trained = model.fit(split, run)
-        outcome |= _training(trained)
-        evaluation = evaluate_model(model, split, cfg, run.seed)
+        with _same_folder():
+            trained = model.fit(split, run)
+            outcome |= _training(trained)
+            evaluation = evaluate_model(model, split, cfg, run.seed)
         outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
         for text in evaluation.notes:
             note(text)
@@ -66,15 +71,33 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     except Interrupted as error:
         _write(cfg, facts | {"status": "interrupted", "reason": str(error)}, began, notes, {}, force)
         raise
+    except OSError as error:
+        if error.errno in DISK_FAULTS:
+            raise UserError(disk_fault(error)) from error
+        outcome = _failure(error)
     except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
-        kind = type(error).__name__
-        status = "oom" if kind in OUT_OF_MEMORY else "failed"
-        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        outcome = {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+        outcome = _failure(error)
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":
         run.forget()
     return unit, False
+
+
+@contextmanager
+def _same_folder() -> Iterator[None]:
+    """Come back to the current folder, wherever a model goes: relative paths mean what they meant."""
+    here = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+def _failure(error: Exception) -> dict:
+    kind = type(error).__name__
+    status = "oom" if kind in OUT_OF_MEMORY else "failed"
+    reason = f"{kind}: {(str(error).splitlines() or ['no message'])[0]}"
+    return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
 
 
 def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:

@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
         print(yaml.safe_dump(cfg, sort_keys=False), end="")
         return 0
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # a user's `_target_: my_module.MyModel`
+        sys.path.append(os.getcwd())  # a user's `_target_: my_module.MyModel`
     from dgpbench.experiment import run_unit
     from dgpbench.progress import Reporter
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
+from dgpbench.plain_text import csv_value, markdown, visible
 from dgpbench.store.filters import select
 from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
 from dgpbench.store.summary import NAMES, Mean, per_config, per_record
 
 USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless --metric says otherwise
+REASON = 500  # characters of a cell
 FORMATS = ("table", "csv", "json", "markdown")
 
 
@@ -115,10 +117,12 @@ def _mean(value: object) -> object:
 
 def _cell(value: object) -> str:
     if isinstance(value, Mean):
-        return f"{value.mean:.4g}" + (f" ({value.error:.2g})" if value.error is not None else "")
+        error = f" ({value.error:.2g})" if value.error is not None else ""
+        lacking = f" [{value.n} of {value.of}]" if value.n < value.of else ""
+        return f"{value.mean:.4g}{error}{lacking}"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "" if value is None else str(value)
+    return "" if value is None else visible(str(value), REASON)
 
 
 def _columns(rows: list[dict]) -> list[str]:
@@ -143,17 +147,17 @@ def _table(rows: list[dict]) -> None:
 def _markdown(rows: list[dict]) -> None:
     columns = _columns(rows)
     lines = [columns, ["---"] * len(columns)]
-    lines += [[_cell(row[c]).replace("|", "\\|").replace("\n", " ") for c in columns] for row in rows]
+    lines += [[markdown(_cell(row[c])) for c in columns] for row in rows]
     print("\n".join("| " + " | ".join(line) + " |" for line in lines if line))
 
 
 def _flat(row: dict) -> dict:
-    """Means as separate columns: value and standard error."""
+    """Means as separate columns: value, standard error and number of values."""
     out = {}
     for name, value in row.items():
         out[name] = _mean(value)
         if isinstance(value, Mean):
-            out[f"{name}_se"] = value.error
+            out |= {f"{name}_se": value.error, f"{name}_n": value.n}
     return out
 
 
@@ -163,7 +167,7 @@ def _csv(rows: list[dict]) -> None:
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(flat)
+    writer.writerows({name: csv_value(value) for name, value in row.items()} for row in flat)
     sys.stdout.write(out.getvalue())
 
 

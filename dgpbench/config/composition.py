@@ -68,7 +68,7 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
     parser, known = OverridesParser.create(), groups(folders)
     choices, values = [], []
     for text in overrides:
-        if "=" not in text:
+        if "=" not in text.lstrip("="):
             raise UserError(f"cannot read '{text}'; overrides are written name=value, e.g. model=dgp3")
         try:
             override = parser.parse_override(text)
@@ -121,7 +121,7 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
         return cast(dict, OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve))
     except MissingMandatoryValue as error:
         raise UserError(f"{error.full_key} needs a value; add {error.full_key}=...") from None
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         raise UserError("cannot compose the config: " + " ".join(str(error).split())) from None
 
 

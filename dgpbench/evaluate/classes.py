@@ -43,14 +43,7 @@ class ClassScorer:
                 f"likelihood counts as {np.log(TINY):.1f} each"
             )
         bins = reliability(probs, y)
-        metrics = {
-            "test_loglik": float(np.log(np.maximum(truth, TINY)).mean()),
-            "test_accuracy": float((probs.argmax(1) == y).mean()),
-            "test_error": float((probs.argmax(1) != y).mean()),
-            "test_auc": auc(probs, y),
-            "test_brier": brier(probs, y),
-            "test_ece": calibration_error(bins),
-        }
+        metrics = scores(probs, y, bins)
         details = {"classes": self.classes, "zero_probability_rows": zero, "reliability": bins}
         return metrics, details, self._predictions(probs, y, rows), None
 
@@ -62,6 +55,18 @@ class ClassScorer:
             "predicted": probs.argmax(1).astype(np.int32),
         }
         return table | {f"p_{c}": probs[:, c] for c in range(probs.shape[1])}
+
+
+def scores(probs: np.ndarray, y: np.ndarray, bins: dict[str, list]) -> dict[str, float | None]:
+    """The metrics of class probabilities (N, C) for labels (N,), given their reliability."""
+    return {
+        "test_loglik": float(np.log(np.maximum(probs[np.arange(len(y)), y], TINY)).mean()),
+        "test_accuracy": float((probs.argmax(1) == y).mean()),
+        "test_error": float((probs.argmax(1) != y).mean()),
+        "test_auc": auc(probs, y),
+        "test_brier": brier(probs, y),
+        "test_ece": calibration_error(bins),
+    }
 
 
 def auc(probs: np.ndarray, y: np.ndarray) -> float | None:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dgpbench.store.schema import SCHEMA_VERSION
 
 # version -> function that takes a record of that version to the next one
-MIGRATIONS: dict[int, Callable[[dict], dict]] = {}
+MIGRATIONS: dict[int, Callable[[dict], dict]] = {1: dict}  # 2 added the checksum, which is of the file
 
 
 def migrate(record: dict) -> dict:
     """The record in the current schema. ValueError where that cannot be done."""
     version = record.get("schema")
-    if not isinstance(version, int):
+    if type(version) is not int:
         raise ValueError("field schema is missing")
     if version > SCHEMA_VERSION:
         raise ValueError(f"schema {version} is of a newer dgpbench (this one knows {SCHEMA_VERSION})")

@@ -19,18 +19,20 @@ NOT_A_VARIANT = ("split", "seed", "device", "threads")
 
 
 class Mean(NamedTuple):
-    """Mean over n values with its standard error (None for one value)."""
+    """Mean over n of `of` values, those that there are, with its standard error (None for one value)."""
 
     mean: float
     error: float | None
     n: int
+    of: int
 
 
-def average(values: Sequence[float]) -> Mean | None:
-    if not values:
+def average(values: Sequence[float | None]) -> Mean | None:
+    found = [value for value in values if value is not None]
+    if not found:
         return None
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Mean(fmean(values), error, len(values))
+    error = stdev(found) / math.sqrt(len(found)) if len(found) > 1 else None
+    return Mean(fmean(found), error, len(found), len(values))
 
 
 def per_record(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
@@ -65,8 +67,8 @@ def per_config(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
         others = Counter(r["status"] for r in records if r["status"] != "done")
         row["not_done"] = ", ".join(f"{count} {status}" for status, count in sorted(others.items()))
         for name in metrics:
-            row[name] = average([v for r in done if (v := r["metrics"].get(name)) is not None])
-        row["seconds"] = average([r["wall_seconds"] for r in done if r["wall_seconds"] is not None])
+            row[name] = average([r["metrics"].get(name) for r in done])
+        row["seconds"] = average([r["wall_seconds"] for r in done])
         row["config_key"] = key[:8]
         rows.append(row)
     return rows

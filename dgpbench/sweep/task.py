@@ -12,8 +12,6 @@ from dgpbench.store.write import ensure_writable
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.pool import Pool
 
-MAX_REQUEUES = 50  # of one job by itself; each goes on where the last ended
-
 
 def run_task(
     plan: Plan, indices: Sequence[int], *, force: bool = False, watcher=None, job: str | None = None
@@ -33,7 +31,8 @@ def run_task(
         pool.run(indices)
     except Interrupted:
         ours = plan.launcher.name == "slurm" and plan.launcher.requeue
-        if not (near and ours and not force and _requeue()):  # with force it would begin again and again
+        again = near and ours and not force  # with force it would begin again and again
+        if not (again and _requeue(plan.launcher.requeues)):
             raise
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -45,8 +44,9 @@ def slurm_job() -> str | None:
     return f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID")
 
 
-def _requeue() -> bool:
-    if int(os.environ.get("SLURM_RESTART_COUNT") or 0) >= MAX_REQUEUES:
+def _requeue(limit: int) -> bool:
+    """Ask SLURM to queue this job again, if it has not been for `limit` times; whether it will be."""
+    if int(os.environ.get("SLURM_RESTART_COUNT") or 0) >= limit:
         return False
     command = ["scontrol", "requeue", os.environ.get("SLURM_JOB_ID", "")]
     try:

@@ -13,10 +13,11 @@ from dgpbench.store.schema import FIELDS, build_record, dumps, validate_record
 def test_a_record_has_all_fields_and_survives_json():
     record = make_record(sizes={"n_train": np.int64(10)}, training={"trace": np.array([[1.0, np.nan]])})
     assert list(record) == list(FIELDS)
-    assert json.loads(dumps(record)) == record
+    written = json.loads(dumps(record))
+    assert len(written.pop("checksum")) == 64 and written == record
     assert record["sizes"] == {"n_train": 10} and record["training"] == {"trace": [[1.0, None]]}
-    assert record["dataset"] == "energy" and record["model"] == "dgp2" and record["schema"] == 1
-    assert len(dumps(record).splitlines()) == len(FIELDS) + 2
+    assert record["dataset"] == "energy" and record["model"] == "dgp2" and record["schema"] == 2
+    assert len(dumps(record).splitlines()) == len(FIELDS) + 3
 
 
 def test_a_done_record_has_finite_metrics():
@@ -35,7 +36,7 @@ def test_a_done_record_has_finite_metrics():
         ({"split": "0"}, "split is str"),
         ({"split": True}, "split is bool"),
         ({"config": []}, "config is list"),
-        ({"schema": 2}, "schema is 2"),
+        ({"schema": 3}, "schema is 3"),
         ({"colour": 1}, "unknown field colour"),
     ],
 )
@@ -60,7 +61,7 @@ def test_old_schemas_are_migrated_step_by_step(monkeypatch):
         record["metrics"] = record.pop("scores")
         return {**record, "notes": []}
 
-    monkeypatch.setattr(migrate, "MIGRATIONS", {0: to_version_1})
+    monkeypatch.setitem(migrate.MIGRATIONS, 0, to_version_1)
     now = make_record()
     kept = {k: v for k, v in now.items() if k not in ("metrics", "notes")}
     old = {**kept, "schema": 0, "scores": now["metrics"]}

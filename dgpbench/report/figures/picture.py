@@ -45,6 +45,7 @@ class Picture:
             self.paint(figure, colours)
             title = textwrap.fill(self.title, int(11 * self.size[0]))
             figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+            _take_literally(figure)
             buffer = io.BytesIO()
             stamp = {"CreationDate": None} if kind == "pdf" else {"Software": None}
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=stamp)
@@ -56,6 +57,15 @@ class Picture:
         contents = {kind: self.image(kind) for kind in ("png", "pdf")}
         contents["csv"] = self.data.to_csv(index=False, lineterminator="\n").encode()
         return [put(folder / f"figure-{self.name}.{kind}", content) for kind, content in contents.items()]
+
+
+def _take_literally(figure) -> None:
+    """A dollar sign in a name is no formula. (Numbers along the axes are set as formulas when drawn.)"""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if "$" in text.get_text() and "mathdefault" not in text.get_text():
+            text.set_parse_math(False)
 
 
 def put(path: Path, content: bytes) -> Path:
