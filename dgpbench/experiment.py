@@ -13,9 +13,9 @@ from dgpbench.config import config_key, deviations, run_key
 from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import Diverged, Interrupted, UserError
-from dgpbench.evaluate import Evaluation, evaluate
+from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.keys import later_defaults
-from dgpbench.machine import describe_device, git_commit, versions
+from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
 from dgpbench.protocol import num_splits
 from dgpbench.store import read
@@ -49,14 +49,15 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     facts = _facts(cfg, split, model, key)
     reporter.plan(plan_lines(cfg, split, model, run.seed))
 
+    forget_peak_memory()
     began = time.perf_counter()
     outcome: dict = {"status": "done"}
     companions: dict = {}
     try:
         trained = model.fit(split, run)
         outcome |= _training(trained)
-        evaluation = evaluate_model(model, split, cfg, run.seed)
-        outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
+        evaluation = evaluate_model(model, split, cfg, run.seed, reporter.rows)
+        outcome |= _scores(evaluation)
         for text in evaluation.notes:
             note(text)
         companions = _companions(evaluation, model)
@@ -90,10 +91,10 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     evaluation = evaluate_model(model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:
         note(text)
-    kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
+    kept = {k: v for k, v in record.items() if k not in ("finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
-    kept |= {"metrics": evaluation.metrics, "details": evaluation.details, "versions": versions()}
+    kept |= _scores(evaluation) | {"versions": versions()}
     results = unit.path.parents[4]
     return write_unit(results, build_record(cfg, **kept), **_companions(evaluation, model), force=True)
 
@@ -103,14 +104,15 @@ def run_seed(cfg: dict) -> int:
     return cfg["seed"] + (cfg["split"] if cfg["protocol"]["split_rule"] == "fixed_zero" else 0)
 
 
-def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
+def evaluate_model(model, split: Split, cfg: dict, seed: int, progress: Progress | None = None) -> Evaluation:
     """Score a fitted model; latent variables take more test samples than inner layers do."""
     protocol = later_defaults("protocol") | cfg["protocol"]
     if getattr(model, "latent", False):
         protocol |= {"test_samples": protocol["latent_samples"]}
     if getattr(model, "discrete", False):
         protocol |= {"kde_rows": 0}  # draws on a few values have no density to estimate
-    return evaluate(model.predict, split, protocol, seed, getattr(model, "log_density", None))
+    density, threads = getattr(model, "log_density", None), getattr(model, "threads", None) or 1
+    return evaluate(model.predict, split, protocol, seed, density, threads, progress)
 
 
 def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:
@@ -197,6 +199,15 @@ def _training(trained) -> dict:
     return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
 
 
+def _scores(evaluation: Evaluation) -> dict:
+    return {
+        "metrics": evaluation.metrics,
+        "details": evaluation.details,
+        "predict_seconds": evaluation.predict_seconds,
+        "evaluate_seconds": evaluation.seconds,
+    }
+
+
 def _companions(evaluation: Evaluation, model) -> dict:
     params = plain_arrays(model.parameters())  # what cannot be stored is known before the record is written
     return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": params}
@@ -204,5 +215,6 @@ def _companions(evaluation: Evaluation, model) -> dict:
 
 def _write(cfg, fields: dict, began: float, notes: list[str], companions: dict, force: bool) -> Unit:
     fields = fields | {"wall_seconds": time.perf_counter() - began, "notes": notes, "versions": versions()}
+    fields["peak_memory_bytes"] = peak_memory()
     redo = force and fields["status"] == "done"  # a done record gives way to nothing less
     return write_unit(cfg["paths"]["results"], build_record(cfg, **fields), **companions, force=redo)

@@ -14,7 +14,7 @@ TINY = np.finfo(np.float64).tiny  # a probability of exactly 0 counts as this: l
 class ClassScorer:
     """Scores chunks of class probabilities; `finish` gives metrics, details, tables and notes."""
 
-    def __init__(self, split, protocol: dict, seed: int, num_rows: int) -> None:
+    def __init__(self, split, protocol: dict, seed: int, num_rows: int, threads: int = 1) -> None:
         self.num_classes, self.classes = split.n_classes, list(split.classes)
         self.num_samples = protocol["test_samples"]
         self.parts: list[np.ndarray] = []

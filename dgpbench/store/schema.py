@@ -7,7 +7,7 @@ import math
 from datetime import datetime, timezone
 from typing import Any
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 STATUSES = ("done", "failed", "diverged", "timeout", "oom", "interrupted")
 
 TEXT_OR_NONE = (str, type(None))
@@ -34,6 +34,9 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "training": (dict,),  # summary of the trace
     "wall_seconds": NUMBER_OR_NONE,
     "steps_per_second": NUMBER_OR_NONE,
+    "predict_seconds": NUMBER_OR_NONE,  # of the model, for the test rows
+    "evaluate_seconds": NUMBER_OR_NONE,  # of predictions and metrics together
+    "peak_memory_bytes": NUMBER_OR_NONE,  # main memory of the process during the run
     "threads": (int, type(None)),
     "device": TEXT_OR_NONE,
     "versions": (dict,),
@@ -53,6 +56,9 @@ EMPTY: dict[str, Any] = {
     "training": {},
     "wall_seconds": None,
     "steps_per_second": None,
+    "predict_seconds": None,
+    "evaluate_seconds": None,
+    "peak_memory_bytes": None,
     "threads": None,
     "device": None,
     "versions": {},
