@@ -20,7 +20,7 @@ from dgpbench.evaluate.predictive import Predictive
 from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
 from dgpbench.keyed_random import permuted
-from dgpbench.models import density, init, likelihoods, prediction
+from dgpbench.models import init, latent_density, likelihoods, prediction
 from dgpbench.models.deep_gp import DeepGP, prepare
 from dgpbench.models.joint import UNROLLED
 from dgpbench.models.latent import LatentLayer
@@ -173,9 +173,8 @@ class GPModel:
         None where that is as good, or there is no other way."""
         if hasattr(self.model.likelihood, "probs"):
             return None
-        if self.latent and density.possible(self.model):
-            inner = max(1, samples // density.NODES)
-            return density.log_density(self.model, self._prepared, self._inputs(X), Y, inner, seed)
+        if self.latent and latent_density.possible(self.model):
+            return latent_density.log_density(self.model, self._prepared, self._inputs(X), Y, samples, seed)
         if isinstance(self.model.likelihood, Gaussian):
             return None
         return prediction.log_density(self.model, self._prepared, self._inputs(X), Y, samples, seed)
@@ -221,7 +220,8 @@ class GPModel:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
         self.model = init.structure(self.cfg, self.values)
         tensors = {name: tf.constant(v) for name, v in self.values.items()}
-        self._prepared, _ = prepare(self.model, tensors, tensors.pop("jitter"))
+        jitter, forms = tensors.pop("jitter"), ("quad",) * len(self.model.layers)
+        self._prepared, _ = prepare(self.model, tensors, jitter, forms)
 
 
 def describe(model: DeepGP) -> str:
