@@ -37,11 +37,14 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
     split = load_split(cfg, note)
+    timed = cfg["budget"]["seconds"] is not None  # the key then needs the model's device and threads
+    if not force and not timed and (done := _done(cfg, split)):
+        return done, True
     model = create(cfg)
     check_task(model, cfg["model"]["name"], split)
     cfg = _with_machine(cfg, model)
     key = run_key(cfg, split.data_hash)
-    if not force and (done := find_done(cfg["paths"]["results"], cfg, key)):
+    if not force and timed and (done := _done(cfg, split)):
         return done, True
     run = _context(cfg, key, note, reporter)
     if force:
@@ -77,6 +80,11 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     if unit.record["status"] == "done":
         run.forget()
     return unit, False
+
+
+def _done(cfg: dict, split: Split) -> Unit | None:
+    """The finished unit of a config, found without its model: before TensorFlow is needed."""
+    return find_done(cfg["paths"]["results"], cfg, run_key(cfg, split.data_hash))
 
 
 def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:

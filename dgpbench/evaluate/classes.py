@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from dgpbench.evaluate.predictive import Predictive
 
@@ -75,6 +74,8 @@ def auc(probs: np.ndarray, y: np.ndarray) -> float | None:
 
 def _auc_one(score: np.ndarray, positive: np.ndarray) -> float | None:
     """P(a positive scores above a negative), ties counted half: the Mann-Whitney statistic."""
+    from scipy.stats import rankdata  # slow to import, and for classes only
+
     P = np.count_nonzero(positive)
     N = len(positive) - P
     if not P or not N:

@@ -13,7 +13,7 @@ from dgpbench.config.protocol import num_splits
 from dgpbench.config.tree import options
 from dgpbench.errors import UserError
 from dgpbench.report.published import Published, find
-from dgpbench.report.specs import Place, Spec
+from dgpbench.report.specs import LOADER, Place, Spec
 from dgpbench.store.scan import Unit
 
 SHAPIRO = "shapiro_w_median"
@@ -114,7 +114,7 @@ def _stated_hash(dataset: str) -> str | None:
 def _facts(dataset: str) -> dict:
     """What the yaml file of a dataset says; nothing if there is none."""
     path = options("dataset").get(dataset)
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
+    return yaml.load(path.read_text(encoding="utf-8"), LOADER) if path else {}
 
 
 def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
