@@ -128,7 +128,7 @@ def _topic(topic: str) -> str:
         by_name = GROUPS | {group: group for group in GROUPS.values()}
         if topic not in by_name:
             raise UserError(f"no help on '{topic}'{did_you_mean(topic, TOPICS)}")
-        rows = [(name, explanation(path)) for name, path in options(by_name[topic]).items()]
+        rows = [(name, explanation(name, path)) for name, path in options(by_name[topic]).items()]
         heading = f"{by_name[topic]}="
     width = min(42, max(len(left) for left, _ in rows))
     return "\n".join([heading, *(f"  {left:<{width}}  {text}".rstrip() for left, text in rows)])

@@ -17,10 +17,9 @@ from functools import lru_cache
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.models import layers
-from dgpbench.models.deep_gp import DeepGP, propagate
-from dgpbench.models.latent import LatentLayer
-from dgpbench.models.layers import GPLayer
+from dgpbench.gp.deep_gp import propagate
+from dgpbench.gp.layer import VARIANCE_FLOOR
+from dgpbench.inference.base import Bound
 
 RANGE = 8.0  # of w: the prior has 1e-15 of its mass outside
 BEND = 2.0  # w = a sinh(BEND u), u even: nodes are 3.8 times as dense at 0 as at the ends
@@ -29,16 +28,12 @@ DEGREE = 7  # of the spline
 ROUGH = 5e-3  # error of every second node's spline at the others: that of all nodes' is 100 times smaller
 
 
-def possible(model: DeepGP) -> bool:
-    """Whether the model is [lv, gp, ...] with one latent number."""
-    first = model.layers[:2]
-    return (
-        len(first) == 2
-        and model.latent == (0,)
-        and isinstance(first[0], LatentLayer)
-        and first[0].dim == 1
-        and isinstance(first[1], GPLayer)
-    )
+def possible(bound: Bound) -> bool:
+    """Whether the model is [lv, gp, ...] with one latent number, and the method has no moments of its own."""
+    model = bound.model
+    kinds = [layer.kind for layer in model.layers[:2]]
+    plain = type(bound).moments is Bound.moments
+    return plain and kinds == ["lv", "gp"] and model.latent == (0,) and model.layers[0].dim == 1
 
 
 def nodes(count: int) -> np.ndarray:
@@ -99,11 +94,11 @@ def at_odd_nodes(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 class Curve:
     """The first GP's moments (P, Q, N) at the nodes of the rows X (N, D), and what follows from them."""
 
-    def __init__(self, model: DeepGP, prepared: dict, X: tf.Tensor, eps: tf.Tensor, count: int):
+    def __init__(self, bound: Bound, prepared: dict, X: tf.Tensor, eps: tf.Tensor, count: int):
         """`eps` (noise_dim, C) is the noise of the C = S N columns, row n in columns n, N + n, ..."""
-        self.model, self.prepared, self.X, self.eps = model, prepared, X, eps
+        self.model, self.prepared, self.X, self.eps = bound.model, prepared, X, eps
         N = X.shape[0]
-        head = replace(model, layers=model.layers[:2])
+        head = replace(self.model, layers=self.model.layers[:2])
         w = tf.tile(tf.constant(nodes(count), X.dtype)[None, :, None], (1, 1, N))
         unused = tf.zeros((0, count * N), X.dtype)
         moments = propagate(head, prepared, tf.transpose(X), unused, [w], count, joint=False)
@@ -139,7 +134,8 @@ class Curve:
         if first.mixed:
             x = tf.tile(tf.transpose(self.X), (1, K * S))
             H = tf.concat([x, self.prepared["layer0"]["scale"] * tf.reshape(w, (1, -1))], 0)
-            F = layers.mix(first, self.prepared["layer1"], F, H)
+            batch = self.prepared["layer1"]
+            F = first.add_mean(batch, tf.matmul(batch.mixing["P"], F), H)
         rest = replace(self.model, layers=self.model.layers[2:])
         rows = self.model.noise_rows(2).start
         noise = tf.tile(self.eps[rows : self.model.noise_dim], (1, K))
@@ -163,4 +159,4 @@ class Ways:
 
 
 def _sd(var: tf.Tensor) -> tf.Tensor:
-    return tf.sqrt(tf.maximum(var, layers.VARIANCE_FLOOR[var.dtype]))
+    return tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype]))

@@ -18,8 +18,10 @@ from functools import lru_cache
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.models import latent, latent_curve
-from dgpbench.models.deep_gp import DeepGP, propagate
+from dgpbench.gp import latent
+from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.inference.base import Bound
+from dgpbench.models import latent_curve
 from dgpbench.models.latent_curve import Curve, Ways
 
 SAMPLES = 128  # of latent variables for one of the inner layers
@@ -45,27 +47,28 @@ def possible(model: DeepGP) -> bool:
 
 
 def log_density(
-    model: DeepGP, prepared: dict, X: np.ndarray, Y: np.ndarray, samples: int, seed: int
+    bound: Bound, prepared: dict, X: np.ndarray, Y: np.ndarray, samples: int, seed: int
 ) -> np.ndarray:
     """log of each of the S integrals at the rows of X (N, D), Y (N, P): (S, N); their mean is the density.
 
     `samples` is the number of samples of w that the protocol asks for; S is a SAMPLES-th of it.
     """
-    inner = max(1, samples // SAMPLES) if model.noise_dim > 1 else 1  # nothing but w to integrate over
+    inner = max(1, samples // SAMPLES) if bound.model.noise_dim > 1 else 1  # nothing but w to integrate over
     rows = max(1, COLUMNS // (inner * SAMPLES))
-    ways = Ways(WAYS if latent_curve.possible(model) else (EXACT,))
+    ways = Ways(WAYS if latent_curve.possible(bound) else (EXACT,))
     out = []
     for block, start in enumerate(range(0, len(X), rows)):
         part = [np.concatenate([A[start : start + rows], A[:1].repeat(rows, 0)])[:rows] for A in (X, Y)]
         given = (prepared, *part, tf.constant([seed, block]))
-        value = ways.first_good(lambda way, given=given: _compiled(model, inner, *way)(*given))
+        value = ways.first_good(lambda way, given=given: _compiled(bound, inner, *way)(*given))
         out.append(value.numpy()[:, : len(X) - start])
     return np.concatenate(out, 1)
 
 
 @lru_cache(maxsize=8)
-def _compiled(model: DeepGP, samples: int, way: str, nodes: int):
+def _compiled(bound: Bound, samples: int, way: str, nodes: int):
     """log of the integrals (S, N), by one of WAYS, and how much they are in doubt: up to 1 is good."""
+    model = bound.model
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
@@ -79,11 +82,11 @@ def _compiled(model: DeepGP, samples: int, way: str, nodes: int):
 
         def moments(w):  # of f: P, K C for w (1, K, C)
             K = w.shape[1]
-            return propagate(model, prepared, Xs, tf.tile(noise, (1, K)), [w], K, joint=False)
+            return bound.moments(prepared, Xs, tf.tile(noise, (1, K)), [w], K, joint=False)
 
         if way == "propagated":
             return tf.reshape(integrate(moments, Ys, log_p), (samples, N)), tf.zeros((), X.dtype)
-        curve = Curve(model, prepared, X, noise, nodes)
+        curve = Curve(bound, prepared, X, noise, nodes)
 
         def by_curve(w):
             places = tf.reshape(w, (-1, samples, N))

@@ -1,6 +1,6 @@
 """From a fitted deep GP to predictive distributions, over rows in blocks of bounded memory.
 
-The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.20). Given them
+The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.21). Given them
 f is Gaussian, and y is predicted as its likelihood asks: Gaussian components, class probabilities averaged
 over the samples, or draws. Behind a latent variable at the input the first GP is read from a curve where it
 is smooth enough (latent_curve.py).
@@ -14,12 +14,13 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.evaluate.predictive import Predictive
+from dgpbench.gp.deep_gp import DeepGP, mixed_outputs
+from dgpbench.gp.likelihoods import Gaussian
+from dgpbench.gp.likelihoods.base import DENSITY_NODES
+from dgpbench.inference.base import Bound
 from dgpbench.models import latent_curve
-from dgpbench.models.deep_gp import DeepGP, mixed_outputs, propagate
-from dgpbench.models.likelihoods import Gaussian
-from dgpbench.models.likelihoods.base import DENSITY_NODES
 
-COLUMNS = 10_000  # points times samples that pass thdoubt the layers at once
+COLUMNS = 10_000  # points times samples that pass through the layers at once
 DENSITY_COLUMNS = 2000  # the same for densities, each by quadrature
 MANY_SAMPLES, FEW_NODES = 500, 32  # where so many terms are averaged, so few nodes for each are enough
 
@@ -29,10 +30,11 @@ def needed_samples(model: DeepGP, samples: int) -> int:
     return samples if model.noise_dim or model.layers[-1].mixed else 1
 
 
-def predict(model: DeepGP, prepared: dict, X: np.ndarray, samples: int, seed: int) -> Predictive:
+def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int) -> Predictive:
     """The predictive distribution at the rows of X (N, D)."""
+    model = bound.model
     S = needed_samples(model, samples)
-    out = _in_blocks(_compiled_predict, model, S, prepared, (X,), COLUMNS // S, seed)
+    out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
     mean, var = out
@@ -44,33 +46,34 @@ def predict(model: DeepGP, prepared: dict, X: np.ndarray, samples: int, seed: in
     return Predictive(draws=model.likelihood.draw(p, F, rng))
 
 
-def log_density(model: DeepGP, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
+def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
     """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
-    S = needed_samples(model, samples)
-    return _in_blocks(_compiled_density, model, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
+    S = needed_samples(bound.model, samples)
+    return _in_blocks(_compiled_density, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
 
 
 def _in_blocks(
-    compiled, model: DeepGP, S: int, prepared: dict, arrays, rows: int, seed: int
+    compiled, bound: Bound, S: int, prepared: dict, arrays, rows: int, seed: int
 ) -> list[np.ndarray]:
     """The outputs (S, N, ...) of a compiled function of equally large blocks of rows."""
     rows, N, parts = max(1, rows), len(arrays[0]), []
-    curves = latent_curve.NODES if latent_curve.possible(model) and S > max(latent_curve.NODES) else ()
+    curves = latent_curve.NODES if latent_curve.possible(bound) and S > max(latent_curve.NODES) else ()
     ways = latent_curve.Ways((*curves, 0))
     for block, start in enumerate(range(0, N, rows)):
         padded = [np.concatenate([A[start : start + rows], A[:1].repeat(rows, 0)])[:rows] for A in arrays]
         given = (prepared, *padded, tf.constant([seed, block]))
-        out = ways.first_good(lambda nodes, given=given: compiled(model, S, nodes)(*given))
+        out = ways.first_good(lambda nodes, given=given: compiled(bound, S, nodes)(*given))
         parts.append([a.numpy()[:, : N - start] for a in out])
     return [np.concatenate(column, 1) for column in zip(*parts, strict=True)]
 
 
-def sampled_moments(model: DeepGP, prepared: dict, X, samples: int, seed, nodes: int = 0):
+def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed, nodes: int = 0):
     """Mean and variance of the outputs (P, S N) at rows X (N, D), the noise that they came from, and the
     doubt in them where they came by a curve with so many nodes.
 
     Mixed outputs are correlated given w, so their GPs are sampled too: given those they are independent.
     """
+    model = bound.model
     last, N = model.layers[-1], X.shape[0]
     shape = (model.noise_dim + (last.output_dim if last.mixed else 0), samples * N)
     noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
@@ -78,13 +81,13 @@ def sampled_moments(model: DeepGP, prepared: dict, X, samples: int, seed, nodes:
     doubt = tf.zeros((), tf.float64)
     if nodes:
         curve, places = (
-            latent_curve.Curve(model, prepared, X, noise, nodes),
+            latent_curve.Curve(bound, prepared, X, noise, nodes),
             tf.reshape(w[0], (1, samples, N)),
         )
         mean, var = curve.outputs(places, *curve.at(places))
         doubt = curve.doubt()
     else:
-        mean, var = propagate(model, prepared, tf.transpose(X), noise, w, repeat=samples)
+        mean, var = bound.moments(prepared, tf.transpose(X), noise, w, repeat=samples)
     if last.mixed:
         F = mean + tf.sqrt(tf.maximum(var, 0.0)) * noise[model.noise_dim :]
         mean, _ = mixed_outputs(model, prepared, F, tf.zeros_like(F))
@@ -93,16 +96,16 @@ def sampled_moments(model: DeepGP, prepared: dict, X, samples: int, seed, nodes:
 
 
 @lru_cache(maxsize=8)
-def _compiled_predict(model: DeepGP, samples: int, nodes: int):
+def _compiled_predict(bound: Bound, samples: int, nodes: int):
     """Mean and variance (S, N, P), of y under a Gaussian likelihood and of f under others; or the mean of the
     class probabilities (1, N, C). In float64."""
-    likelihood = model.likelihood
+    model, likelihood = bound.model, bound.model.likelihood
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, seed):
         N = X.shape[0]
         rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
-        mean, var, noise, doubt = sampled_moments(model, prepared, X, samples, seed, nodes)
+        mean, var, noise, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
         if hasattr(likelihood, "probs"):
             each = likelihood.probs(prepared["likelihood"], mean, var, noise[model.likelihood_rows])
             return (tf.reduce_mean(rows(each), 0, keepdims=True),), doubt
@@ -114,15 +117,15 @@ def _compiled_predict(model: DeepGP, samples: int, nodes: int):
 
 
 @lru_cache(maxsize=8)
-def _compiled_density(model: DeepGP, samples: int, nodes: int):
+def _compiled_density(bound: Bound, samples: int, nodes: int):
     """log p(y | sample) (S, N) for rows X (N, D), Y (N, P)."""
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
-        mean, var, _, doubt = sampled_moments(model, prepared, X, samples, seed, nodes)
+        mean, var, _, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
         Ys = tf.tile(tf.transpose(Y), (1, samples))
         few = FEW_NODES if samples >= MANY_SAMPLES else DENSITY_NODES
-        each = model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, few)
+        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, few)
         return (tf.reshape(each, (samples, -1)),), doubt
 
     return run

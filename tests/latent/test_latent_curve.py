@@ -13,7 +13,7 @@ from dgpbench.models import latent_curve, latent_density, prediction
 def exact(monkeypatch, made, X, Y, samples=400):
     """Predictions and densities with every layer asked at every w, and many more nodes."""
     with monkeypatch.context() as patch:
-        patch.setattr(latent_curve, "possible", lambda model: False)
+        patch.setattr(latent_curve, "possible", lambda bound: False)
         patch.setattr(latent_density, "PANELS", 256)
         latent_density._compiled.cache_clear()
         out = made.predict(X, samples, 3), made.log_density(X, Y, samples, 3)
@@ -49,8 +49,8 @@ def test_a_rough_curve_is_not_used(monkeypatch):
     moved = {n: v + 1.0 if n == "layer1/q_mu" else v for n, v in made.values.items()}
     made.load_parameters(moved | {name: short})
     rows = prediction.COLUMNS // 400
-    given = (made._prepared, np.tile(X[:5], (rows // 5, 1)), tf.constant([3, 0]))
-    _, doubt = prediction._compiled_predict(made.model, 400, latent_curve.NODES[-1])(*given)
+    given = (made._members[0], np.tile(X[:5], (rows // 5, 1)), tf.constant([3, 0]))
+    _, doubt = prediction._compiled_predict(made.bound, 400, latent_curve.NODES[-1])(*given)
     assert doubt > 1.0
     ours = made.predict(X[:5], 400, 3)
     theirs, _ = exact(monkeypatch, made, X[:5], Y[:5])
