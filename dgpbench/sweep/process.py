@@ -14,13 +14,13 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
-    """A running `dgpbench.sweep.child` with a fixed number of threads and perhaps a GPU of its own."""
+    """A running `dgpbench.sweep.child` with a fixed number of threads, and a GPU of its own or none at all: a
+    process without one must not take memory of a GPU that others use."""
 
     def __init__(self, threads: int, gpu: str | None, grace: float, cwd: str):
         self.threads, self.gpu, self.units = threads, gpu, 0
         env = os.environ | {name: str(threads) for name in THREAD_LIMITS}
-        if gpu is not None:
-            env["CUDA_VISIBLE_DEVICES"] = gpu
+        env["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else gpu
         package = str(Path(__file__).resolve().parents[2])
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
         command = [sys.executable, "-m", "dgpbench.sweep.child", str(os.getpid()), str(grace)]
