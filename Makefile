@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | $(BIN)/python
 	@touch $@
 
 lock: $(STAMP)  ## write requirements.lock anew, after a change of constraints.txt
-	@$(BIN)/python tools/lock.py
+	@$(BIN)/python .ci/lock.py
 
 audit: $(STAMP)  ## known vulnerabilities of the locked versions (pip-audit, where the network allows)
 	@[ -e .audit-env/bin/pip-audit ] || { $(BIN)/python -m venv .audit-env && \
@@ -44,7 +44,7 @@ audit: $(STAMP)  ## known vulnerabilities of the locked versions (pip-audit, whe
 	@.audit-env/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
 
 licences: $(STAMP)  ## the licence of every installed package
-	@$(BIN)/python tools/licences.py
+	@$(BIN)/python .ci/licences.py
 
 venv: $(BIN)/python  ## make .venv (PYTHON=python3.11 names the interpreter)
 

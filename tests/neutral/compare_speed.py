@@ -2,7 +2,7 @@
 
     python tests/neutral/compare_speed.py OLD NEW [turns=20] [seconds=0.3] [case ...]
 
-OLD and NEW are folders with a checkout. Prints each case's ratio (median over turns of new / old time per step)
+OLD and NEW are folders with a checkout. Prints each case's ratio (median over turns of new / old step time)
 with the spread of the turns, and the geometric mean over the cases. Run it on an idle machine.
 """
 
