@@ -15,6 +15,7 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
+METHOD = ("inference._target_", "inference.name")  # of every method
 FREE = ("model.layer_overrides", "launcher.models")  # fields below which names may be added
 
 
@@ -144,7 +145,7 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
         if name in known or name in sections or name.startswith(FREE):
             continue
         if name.startswith("inference.") and (owners := _methods_with(name, folders)):
-            own = [field for field in known if field.startswith("inference.")]
+            own = [f for f in known if f.startswith("inference.") and f not in METHOD]
             raise UserError(
                 f"'{name}' is a field of inference={', '.join(owners)}, and inference="
                 f"{known['inference.name']} has none such; its fields are {', '.join(own)}"
