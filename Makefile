@@ -9,7 +9,7 @@ ARGS ?=
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install lock audit licences run test test-fast test-cluster test-kill soak test-fuzz test-throughput lint perf perf-envs repro clean
+.PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -36,7 +36,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | $(BIN)/python
 	@touch $@
 
 lock: $(STAMP)  ## write requirements.lock anew, after a change of constraints.txt
-	@$(BIN)/python tools/lock.py
+	@$(BIN)/python .ci/lock.py
 
 audit: $(STAMP)  ## known vulnerabilities of the locked versions (pip-audit, where the network allows)
 	@[ -e .audit-env/bin/pip-audit ] || { $(BIN)/python -m venv .audit-env && \
@@ -44,7 +44,7 @@ audit: $(STAMP)  ## known vulnerabilities of the locked versions (pip-audit, whe
 	@.audit-env/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
 
 licences: $(STAMP)  ## the licence of every installed package
-	@$(BIN)/python tools/licences.py
+	@$(BIN)/python .ci/licences.py
 
 venv: $(BIN)/python  ## make .venv (PYTHON=python3.11 names the interpreter)
 
@@ -53,11 +53,11 @@ install: $(STAMP)  ## make .venv and install dgpbench into it
 run: $(STAMP)  ## train and evaluate; ARGS="model=dgp3 dataset=kin8nm" passes overrides on
 	@$(BIN)/dgpbench run $(ARGS)
 
-test: $(STAMP)  ## run all tests in JOBS=2 processes; ARGS are passed to pytest
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
-
-test-fast: $(STAMP)  ## run the tests but those marked slow
+test: $(STAMP)  ## run the fast tests in JOBS=2 processes; ARGS are passed to pytest
 	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+test-slow: $(STAMP)  ## run the tests marked slow: chains, kills, docs that train
+	@$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)
 
 # Ray comes into an environment of its own that also sees the packages of .venv.
 RAY_ENV := $(or $(DGPBENCH_RAY_ENV),.ray-env)
@@ -87,8 +87,10 @@ test-fuzz: $(STAMP)  ## FUZZ=50 times the fuzzing of `make test`: records, plans
 test-throughput: $(STAMP)  ## 20 units of 10 s and more: a sweep beside one process per unit (minutes, idle machine)
 	@DGPBENCH_TEST_THROUGHPUT=1 $(BIN)/python -m pytest -s tests/sweep/test_sweep_throughput.py $(ARGS)
 
-lint: $(STAMP)  ## check style
+lint: $(STAMP)  ## check style, format and types
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
 
 repro: $(STAMP)  ## run the published tables' cells, cheapest first, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)

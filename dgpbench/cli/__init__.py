@@ -128,7 +128,7 @@ def _overview() -> str:
             "commands:",
             *lines,
             "",
-            "  dgpbench run model=dgp3 dataset=kin8nm    one run; `dgpbench run --help` lists all settings",
+            "  dgpbench run model=dgp3 dataset=kin8nm    one run; more with `dgpbench run --help`",
             "  dgpbench COMMAND --help                   more about a command",
             "  dgpbench --version",
         ]

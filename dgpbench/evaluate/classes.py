@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from dgpbench.evaluate.predictive import Predictive
 
@@ -14,7 +13,7 @@ TINY = np.finfo(np.float64).tiny  # a probability of exactly 0 counts as this: l
 class ClassScorer:
     """Scores chunks of class probabilities; `finish` gives metrics, details, tables and notes."""
 
-    def __init__(self, split, protocol: dict, seed: int, num_rows: int) -> None:
+    def __init__(self, split, protocol: dict, seed: int, num_rows: int, threads: int = 1) -> None:
         self.num_classes, self.classes = split.n_classes, list(split.classes)
         self.num_samples = protocol["test_samples"]
         self.parts: list[np.ndarray] = []
@@ -80,6 +79,8 @@ def auc(probs: np.ndarray, y: np.ndarray) -> float | None:
 
 def _auc_one(score: np.ndarray, positive: np.ndarray) -> float | None:
     """P(a positive scores above a negative), ties counted half: the Mann-Whitney statistic."""
+    from scipy.stats import rankdata  # slow to import, and for classes only
+
     P = np.count_nonzero(positive)
     N = len(positive) - P
     if not P or not N:

@@ -15,6 +15,7 @@ import yaml
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in a tenth of the time, where it is built
 FOLDER = Path(__file__).resolve().parent / "specs"
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
     "dataset": None,  # name of a dataset
@@ -113,7 +114,7 @@ def load(name: str, variants: Sequence[str] = ()) -> Spec:
     """The spec of a table by its name, or from a user's own yaml file, with the named variants in force."""
     path = Path(name) if name.endswith((".yaml", ".yml")) else _packaged(name)
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), LOADER)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"cannot read the table {path}: {' '.join(str(error).split())}") from None
     spec = parse(path.stem, tree)

@@ -8,6 +8,7 @@ from typing import Any
 
 from dgpbench.store.untrusted import check_depth
 
+EVALUATION = ("predict_seconds", "evaluate_seconds", "peak_memory_bytes")
 GROUPS = ("dataset", "model", "inference", "protocol")
 SECTIONS = (*GROUPS, "budget", "launcher", "paths", "engine", "likelihood")
 COMPANIONS = {  # a file of a record -> the names that it may have on disk
@@ -47,7 +48,7 @@ def check_contents(record: dict) -> None:
         _require(config.get(name) == record[name], name, f"not that of config.{name}")
     for name in ("experiment", "device", "git_commit"):
         _require(record[name] is None or is_name(record[name]), name, "no short text")
-    for name in ("wall_seconds", "steps_per_second", "threads"):
+    for name in ("wall_seconds", "steps_per_second", "threads", *EVALUATION):
         _require(record[name] is None or 0 <= record[name] < math.inf, name, "out of range")
     for name in ("key", "config_key"):
         _require(is_hash(record[name]), name, "not 64 hexadecimal digits")

@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 from dgpbench.store.schema import SCHEMA_VERSION
 
+
+def _to_2(record: dict) -> dict:
+    """Version 1 did not know how long an evaluation took, nor how much memory."""
+    return {**record, "predict_seconds": None, "evaluate_seconds": None, "peak_memory_bytes": None}
+
+
 # version -> function that takes a record of that version to the next one
-MIGRATIONS: dict[int, Callable[[dict], dict]] = {1: dict}  # 2 added the checksum, which is of the file
+MIGRATIONS: dict[int, Callable[[dict], dict]] = {1: _to_2}
 
 
 def migrate(record: dict) -> dict:

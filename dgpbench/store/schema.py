@@ -11,7 +11,9 @@ from dgpbench.store.seal import dumps
 
 __all__ = ["FIELDS", "SCHEMA_VERSION", "STATUSES", "build_record", "dumps", "plain", "validate_record"]
 
-SCHEMA_VERSION = 2  # 2: the file ends with a checksum of itself (seal.py); the fields are those of 1
+SCHEMA_VERSION = (
+    2  # 2: seconds and memory of the evaluation; the file ends with a checksum of itself (seal.py)
+)
 REASON_LENGTH = 2000
 STATUSES = ("done", "failed", "diverged", "timeout", "oom", "interrupted")
 
@@ -39,6 +41,9 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "training": (dict,),  # summary of the trace
     "wall_seconds": NUMBER_OR_NONE,
     "steps_per_second": NUMBER_OR_NONE,
+    "predict_seconds": NUMBER_OR_NONE,  # of the model, for the test rows
+    "evaluate_seconds": NUMBER_OR_NONE,  # of predictions and metrics together
+    "peak_memory_bytes": NUMBER_OR_NONE,  # main memory of the process during the run
     "threads": (int, type(None)),
     "device": TEXT_OR_NONE,
     "versions": (dict,),
@@ -58,6 +63,9 @@ EMPTY: dict[str, Any] = {
     "training": {},
     "wall_seconds": None,
     "steps_per_second": None,
+    "predict_seconds": None,
+    "evaluate_seconds": None,
+    "peak_memory_bytes": None,
     "threads": None,
     "device": None,
     "versions": {},

@@ -26,13 +26,13 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 
 
 class Child:
-    """A running `dgpbench.sweep.child` with a fixed number of threads and perhaps a GPU of its own."""
+    """A running `dgpbench.sweep.child` with a fixed number of threads, and a GPU of its own or none at all: a
+    process without one must not take memory of a GPU that others use."""
 
     def __init__(self, threads: int, gpu: str | None, grace: float, cwd: str):
         self.threads, self.gpu, self.units = threads, gpu, 0
         env = os.environ | {name: str(threads) for name in THREAD_LIMITS}
-        if gpu is not None:
-            env["CUDA_VISIBLE_DEVICES"] = gpu
+        env["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else gpu
         package = str(Path(__file__).resolve().parents[2])
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
         command = [sys.executable, *SAFE_PATH, "-c", BOOT, str(os.getpid()), str(grace)]

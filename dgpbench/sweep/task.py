@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from dgpbench.errors import Interrupted
+from dgpbench.machine import visible_gpus
 from dgpbench.store.write import ensure_writable
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.pool import Pool
@@ -20,7 +21,7 @@ def run_task(
     unit writes its checkpoint, and the job asks to be queued again."""
     ensure_writable(plan.results)
     near: list[int] = []
-    pool = Pool(plan, 1, force=force, job=job or slurm_job(), watcher=watcher)
+    pool = Pool(plan, 1, gpus_of(plan, indices), force=force, job=job or slurm_job(), watcher=watcher)
 
     def limit(number, frame) -> None:
         near.append(number)
@@ -36,6 +37,14 @@ def run_task(
             raise
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def gpus_of(plan: Plan, indices: Sequence[int]) -> list[str]:
+    """The GPUs that the cluster gave this job, all for its one process; none if no unit is to use one."""
+    chosen = {plan.units[i].config for i in indices}
+    wanted = any(plan.configs[c]["device"] != "cpu" and getattr(plan.settings[c], "gpus", 1) for c in chosen)
+    found = ",".join(visible_gpus()) if wanted else ""
+    return [found] if found else []
 
 
 def slurm_job() -> str | None:

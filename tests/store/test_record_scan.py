@@ -68,13 +68,17 @@ def test_a_corrupt_record_is_replaced_by_the_next_run(tmp_path, warned):
     assert scan(tmp_path, warn=warned.append)[0].record == record and not warned
 
 
+def _from_0(record):
+    return {"metrics": record.pop("scores"), **record}
+
+
 def test_old_records_are_read_through_migrations(tmp_path, warned, monkeypatch):
     record = make_record()
     old = {**record, "schema": 0, "scores": record["metrics"]}
     del old["metrics"]
     folder = put(tmp_path, record, text=json.dumps(old))
     assert scan(tmp_path, warn=warned.append) == [] and "schema 0 has no migration" in warned[0]
-    monkeypatch.setitem(migrate.MIGRATIONS, 0, lambda r: {"metrics": r.pop("scores"), **r})
+    monkeypatch.setattr(migrate, "MIGRATIONS", {0: _from_0} | migrate.MIGRATIONS)
     assert scan(tmp_path, warn=warned.append)[0].record == record
     assert json.loads((folder / "record.json").read_text())["schema"] == 0
 

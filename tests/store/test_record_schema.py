@@ -61,7 +61,7 @@ def test_old_schemas_are_migrated_step_by_step(monkeypatch):
         record["metrics"] = record.pop("scores")
         return {**record, "notes": []}
 
-    monkeypatch.setitem(migrate.MIGRATIONS, 0, to_version_1)
+    monkeypatch.setattr(migrate, "MIGRATIONS", {0: to_version_1} | migrate.MIGRATIONS)
     now = make_record()
     kept = {k: v for k, v in now.items() if k not in ("metrics", "notes")}
     old = {**kept, "schema": 0, "scores": now["metrics"]}
@@ -70,6 +70,17 @@ def test_old_schemas_are_migrated_step_by_step(monkeypatch):
     validate_record(new)
     assert new == now and old == before
     assert migrate.migrate(now) == now
+
+
+def test_a_record_of_version_1_lacks_what_its_evaluation_took():
+    now = make_record()
+    added = ("predict_seconds", "evaluate_seconds", "peak_memory_bytes")
+    old = {k: v for k, v in now.items() if k not in added} | {"schema": 1}
+    with pytest.raises(ValueError, match="predict_seconds is missing"):
+        validate_record(old)
+    new = migrate.migrate(old)
+    validate_record(new)
+    assert new == now and [new[name] for name in added] == [None] * 3
 
 
 def test_schemas_that_cannot_be_migrated():

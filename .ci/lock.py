@@ -1,6 +1,6 @@
 """Write requirements.lock: the versions of constraints.txt with the sha256 of every file that pip may take.
 
-    python tools/lock.py            # asks the package index that pip is set to
+    python .ci/lock.py            # asks the package index that pip is set to
 
 `pip install --require-hashes -r requirements.lock` then refuses any other file, wherever it comes from.
 """
@@ -77,7 +77,7 @@ def lines(index: str) -> Iterator[str]:
 
 
 def main() -> None:
-    head = "# Made by tools/lock.py from constraints.txt: pip install --require-hashes -r requirements.lock"
+    head = "# Made by .ci/lock.py from constraints.txt: pip install --require-hashes -r requirements.lock"
     text = "\n".join([head, *lines(index_url())]) + "\n"
     (ROOT / "requirements.lock").write_text(text)
     print(f"{text.count('==')} packages, {text.count('--hash')} files in requirements.lock")
