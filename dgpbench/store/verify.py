@@ -35,7 +35,7 @@ def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> in
 def _record_problems(record: dict) -> Iterator[str]:
     """What is wrong with config and keys. A config that names code of others is not checked: that would take
     a call of it."""
-    checks: list[tuple[Callable, dict]] = [(check_keys, record)]
+    checks: list[tuple[Callable[..., None], dict]] = [(check_keys, record)]
     if not code_packages([record["config"]]):
         checks.append((check_config, record["config"]))
     for check, subject in checks:
