@@ -11,6 +11,8 @@ from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.data import Split, load_split
+from dgpbench.data.own import input_names
+from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate import Evaluation, evaluate
@@ -37,6 +39,8 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
     split = load_split(cfg, note)
+    if is_trial(cfg):
+        split = split.on_validation()
     model = create(cfg)
     check_task(model, cfg["model"]["name"], split)
     cfg = _with_machine(cfg, model)
@@ -56,10 +60,11 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
         trained = model.fit(split, run)
         outcome |= _training(trained)
         evaluation = evaluate_model(model, split, cfg, run.seed)
-        outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
+        metrics = scores(evaluation, model, split, cfg, run.seed)
+        outcome |= {"metrics": metrics, "details": evaluation.details}
         for text in evaluation.notes:
             note(text)
-        companions = _companions(evaluation, model)
+        companions = _companions(evaluation, model, _transform(cfg, split))
     except UserError:
         raise
     except Diverged as error:
@@ -83,19 +88,23 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     record = unit.record
     cfg = cfg or record["config"]
     split = load_split(cfg, note)
+    if is_trial(cfg):
+        split = split.on_validation()
     if split.data_hash != record["data_hash"]:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
-    model.load_parameters(read.parameters(unit))
+    values, _ = separate(read.parameters(unit))
+    model.load_parameters(values)
     evaluation = evaluate_model(model, split, cfg, run_seed(cfg))
+    metrics = scores(evaluation, model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:
         note(text)
     kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
-    kept |= {"metrics": evaluation.metrics, "details": evaluation.details, "versions": versions()}
-    results = unit.path.parents[4]
-    return write_unit(results, build_record(cfg, **kept), **_companions(evaluation, model), force=True)
+    kept |= {"metrics": metrics, "details": evaluation.details, "versions": versions()}
+    results, companions = unit.path.parents[4], _companions(evaluation, model, _transform(cfg, split))
+    return write_unit(results, build_record(cfg, **kept), **companions, force=True)
 
 
 def run_seed(cfg: dict) -> int:
@@ -103,14 +112,39 @@ def run_seed(cfg: dict) -> int:
     return cfg["seed"] + (cfg["split"] if cfg["protocol"]["split_rule"] == "fixed_zero" else 0)
 
 
-def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
-    """Score a fitted model; latent variables take more test samples than inner layers do."""
+def evaluation_protocol(model, cfg: dict) -> dict:
+    """The protocol as a model needs it: latent variables take more test samples than inner layers do."""
     protocol = later_defaults("protocol") | cfg["protocol"]
     if getattr(model, "latent", False):
         protocol |= {"test_samples": protocol["latent_samples"]}
     if getattr(model, "discrete", False):
         protocol |= {"kde_rows": 0}  # draws on a few values have no density to estimate
+    return protocol
+
+
+def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
+    """Scores of a fitted model on the rows its protocol evaluates: test, or validation in a tuning trial."""
+    protocol = evaluation_protocol(model, cfg)
     return evaluate(model.predict, split, protocol, seed, getattr(model, "log_density", None))
+
+
+def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) -> dict:
+    """Metrics for the record: those of the test rows, and where rows are held out for tuning, theirs too.
+
+    A tuning trial has validation metrics only.
+    """
+    if is_trial(cfg):
+        return _validation_names(evaluation.metrics)
+    if split.rows_valid is None:
+        return evaluation.metrics
+    held_out = evaluate_model(model, split.on_validation(), cfg, seed)
+    return evaluation.metrics | _validation_names(held_out.metrics)
+
+
+def _validation_names(metrics: dict) -> dict:
+    return {
+        name.replace("test_", "valid_", 1): value for name, value in metrics.items() if name[:5] == "test_"
+    }
 
 
 def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:
@@ -197,8 +231,13 @@ def _training(trained) -> dict:
     return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
 
 
-def _companions(evaluation: Evaluation, model) -> dict:
-    params = plain_arrays(model.parameters())  # what cannot be stored is known before the record is written
+def _transform(cfg: dict, split: Split) -> Transform:
+    return Transform.of(split, input_names(cfg["dataset"]))
+
+
+def _companions(evaluation: Evaluation, model, transform: Transform) -> dict:
+    values = model.parameters()
+    params = plain_arrays(values | transform.arrays() if values else values)  # known before the record is written
     return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": params}
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
-from dgpbench.data.catalogue import Entry
+from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.sources import Note
 from dgpbench.data.text import open_text, split_fields, text_chunks
 from dgpbench.errors import UserError
@@ -47,6 +47,22 @@ def file_of(entry: Entry) -> tuple[Path, dict]:
         "classes": entry.task != "regression",
     }
     return _existing(entry), options
+
+
+def input_names(dataset: dict) -> tuple[str, ...]:
+    """Names of the input columns of a user's own file in the order of X; none where there is no header."""
+    entry = entry_from_config(dataset)
+    if entry.kind != "csv":
+        return ()
+    path, options = file_of(entry)
+    if path.suffix == ".parquet":
+        with open_parquet(path) as file:
+            names = file.schema_arrow.names
+        inputs, _ = columns(len(names), names, options, path)
+    else:
+        found = layout(path, options)
+        names, inputs = found.names, found.inputs
+    return tuple(names[i] for i in inputs) if names else ()
 
 
 def _existing(entry: Entry) -> Path:
