@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from dgpbench.conftree import conf_dir, fields, options
+from dgpbench.config.tree import conf_dir, fields, options
 from dgpbench.errors import UserError
 
 

@@ -87,9 +87,9 @@ def main(args: argparse.Namespace) -> int:
 
         tables = all_tables(scan(folder, reference=not args.no_reference), folder)
     if args.missing:
-        from dgpbench.report.commands import missing
+        from dgpbench.report.missing import commands
 
-        for command in dict.fromkeys(c for table in tables for c in missing(table.cells.values())):
+        for command in dict.fromkeys(c for table in tables for c in commands(table.cells.values())):
             print(command)
         return 0
     grids = [grid for table in tables for grid in _grids(table, args)] if names else _overview(tables, folder)

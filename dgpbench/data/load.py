@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dgpbench.config.keys import likelihood_settings
+from dgpbench.config.protocol import check_split, own_test
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_training, code_labels
@@ -14,8 +16,6 @@ from dgpbench.data.sources import Note, silent
 from dgpbench.data.split import Split
 from dgpbench.data.splits import RULES, carve_validation, shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
-from dgpbench.keys import likelihood_settings
-from dgpbench.protocol import check_split, own_test
 
 _INSPECT_VALUES = 5_000_000
 

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 import yaml
 
-from dgpbench.conftree import options
+from dgpbench.config.keys import config_key, later_defaults
+from dgpbench.config.protocol import num_splits
+from dgpbench.config.tree import options
 from dgpbench.errors import UserError
-from dgpbench.keys import config_key, later_defaults
-from dgpbench.protocol import num_splits
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
 from dgpbench.store.scan import Unit

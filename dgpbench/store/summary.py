@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from dgpbench.keys import likelihood_settings
-from dgpbench.schema import show_value
+from dgpbench.config.checks import flatten
+from dgpbench.config.keys import likelihood_settings
+from dgpbench.config.schema import show_value
 from dgpbench.store.scan import Unit
-from dgpbench.validate import flatten
 
 NAMES = ("dataset", "model", "inference", "protocol")
 NOT_SETTINGS = ("paths.", "launcher.", "engine.", "dataset.")  # do not make a variant

@@ -107,7 +107,7 @@ def test_config_supplies_settings_but_no_facts():
 def test_listing_is_quick_and_imports_nothing_heavy(tmp_path):
     code = (
         "import sys, argparse\n"
-        "from dgpbench.data import commands\n"
+        "from dgpbench.cli import data as commands\n"
         "p = argparse.ArgumentParser(); commands.add_parser(p.add_subparsers())\n"
         "assert commands.main(p.parse_args(['data', 'list'])) == 0\n"
         "heavy = {'numpy', 'pandas', 'tensorflow', 'scipy', 'pyarrow'} & set(sys.modules)\n"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dgpbench.data import Split, commands, wheel
+from dgpbench.cli import data as commands
+from dgpbench.data import Split, wheel
 from dgpbench.data.download import SourceError
 from dgpbench.errors import UserError
 

@@ -9,8 +9,8 @@ import math
 import pytest
 from store_units import make_cfg, make_record
 
+from dgpbench.cli.show import add_parser, main
 from dgpbench.errors import UserError
-from dgpbench.store.show import add_parser, main
 from dgpbench.store.write import write_unit
 
 LOGLIK = {"energy": [-1.0, -1.2, -0.8], "concrete": [-3.0, -3.5, -3.1]}

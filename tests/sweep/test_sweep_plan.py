@@ -8,9 +8,9 @@ from sweep_tools import write_data
 
 from dgpbench import config
 from dgpbench.config import compose
+from dgpbench.config.keys import run_key
 from dgpbench.data.arrays import data_hash
 from dgpbench.errors import UserError
-from dgpbench.keys import run_key
 from dgpbench.sweep import graft
 from dgpbench.sweep.plan import load_plan, plans
 from dgpbench.sweep.planner import make_plan

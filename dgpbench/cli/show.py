@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
 from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
 from dgpbench.store.summary import NAMES, Mean, per_config, per_record
-from dgpbench.suggest import did_you_mean
 
 USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless --metric says otherwise
 FORMATS = ("table", "csv", "json", "markdown")
