@@ -16,3 +16,13 @@ class Interrupted(Exception):
         default = f"stopped by signal {signal_number} at step {step}; the same command resumes it"
         super().__init__(text or default)
         self.signal_number = signal_number
+
+
+class RunFailed(Exception):
+    """A run asked for from Python did not end well; `run` has its record, with the reason."""
+
+    def __init__(self, run):
+        record = run.record
+        reason = " ".join(str(record["reason"] or "no reason recorded").split())
+        super().__init__(f"run {record['status']}: {reason}; record: {run.path}")
+        self.run = run

@@ -11,7 +11,7 @@ from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.keys import later_defaults
-from dgpbench.config.protocol import num_splits
+from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.data import Split, load_split
 from dgpbench.data.own import input_names
 from dgpbench.data.transform import Transform, separate
@@ -64,7 +64,8 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
         outcome |= {"metrics": metrics, "details": evaluation.details}
         for text in evaluation.notes:
             note(text)
-        companions = _companions(evaluation, model, _transform(cfg, split))
+        if not is_trial(cfg):
+            companions = _companions(evaluation, model, _transform(cfg, split))
     except UserError:
         raise
     except Diverged as error:
@@ -150,7 +151,8 @@ def _validation_names(metrics: dict) -> dict:
 def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:
     """What will be done, for the user to see before it is."""
     inference, budget, protocol = cfg["inference"], cfg["budget"], cfg["protocol"]
-    sizes = f"{split.n_train:,} train + {split.n_test:,} test rows, {split.dim} inputs"
+    scored = "validation" if is_trial(cfg) else "test"
+    sizes = f"{split.n_train:,} train + {split.n_test:,} {scored} rows, {split.dim} inputs"
     if split.classes:
         sizes += f", {split.n_classes} classes"
     splits = num_splits(cfg["dataset"], protocol)
@@ -236,8 +238,9 @@ def _transform(cfg: dict, split: Split) -> Transform:
 
 
 def _companions(evaluation: Evaluation, model, transform: Transform) -> dict:
+    """The files beside a record; what cannot be stored is known before the record is written."""
     values = model.parameters()
-    params = plain_arrays(values | transform.arrays() if values else values)  # known before the record is written
+    params = plain_arrays(values | transform.arrays() if values else {})
     return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": params}
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from dgpbench.api.fitted import predictive_chunks, train
 from dgpbench.config import compose
 from dgpbench.data.split import Split
-from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import Diverged, Interrupted, UserError
-from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
+from dgpbench.engine.context import RunContext
+from dgpbench.errors import UserError
+from dgpbench.evaluate.evaluation import chunk_seed
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models.base import create, load_class
+from dgpbench.models.base import load_class
 
 QUICK = ("budget.steps=10", "budget.seconds=null", "protocol.test_samples=10", "engine.xla=false")
 OUTPUTS = ("auto", "predict", "sample")
@@ -46,31 +45,14 @@ class BenchmarkModel:
         """Train from scratch; a second call with data of the same shape reuses the compiled steps."""
         if np.ndim(X) != 2 or np.ndim(Y) != 2 or len(X) != len(Y):
             raise UserError(f"fit takes X (N, D) and Y (N, P); got shapes {np.shape(X)} and {np.shape(Y)}")
-        self.model, self._samplings, self._outputs = create(self.cfg), 0, np.shape(Y)[1]
-        budget, engine = self.cfg["budget"], self.cfg["engine"]
-        with TemporaryDirectory() as folder:
-            run = RunContext(
-                key="",
-                folder=Path(folder),
-                seed=self.cfg["seed"],
-                steps=budget["steps"],
-                seconds=budget["seconds"],
-                reporter=Silent(),
-                note=self.notes.append,
-                block_seconds=engine["block_seconds"],
-                checkpoint_seconds=np.inf,
-            )
-            try:
-                self.model.fit(Split.from_arrays(X, Y), run)
-            except Interrupted as error:  # nothing stays here from which a run could resume
-                raise KeyboardInterrupt from error
+        self._samplings, self._outputs = 0, np.shape(Y)[1]
+        self.model = train(self.cfg, Split.from_arrays(X, Y), self.notes.append)
 
     def predict(self, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of y (N, P), likelihood noise included."""
-        protocol = self.cfg["protocol"]
-        rows = chunk_rows(protocol["test_samples"], protocol["draws"], self._outputs)
-        parts = self._predictive(Xs, protocol["test_samples"], self.cfg["seed"], rows, protocol["draws"])
-        moments = [(p.mixture_mean(), p.mixture_sd() ** 2) for p in parts]
+        protocol, seed = self.cfg["protocol"], self.cfg["seed"]
+        parts = predictive_chunks(self._fitted(), np.asarray(Xs, np.float64), protocol, seed, self._outputs)
+        moments = [(p.mixture_mean(), p.mixture_sd() ** 2) for _, p in parts]
         mean, var = (np.concatenate(values) for values in zip(*moments, strict=True))
         return mean, var
 
@@ -78,24 +60,14 @@ class BenchmarkModel:
         """Draws of y (S, N, P), one per sample of the inner layers. Every call draws anew."""
         self._samplings += 1
         seed = chunk_seed(self.cfg["seed"], 2**31 + self._samplings)  # apart from the seeds of predict
-        rows = chunk_rows(num_samples, num_samples, self._outputs)
-        parts = self._predictive(Xs, num_samples, seed, rows)
-        return np.concatenate([p.draw(num_samples, seed, i * rows) for i, p in enumerate(parts)], 1)
+        counts = {"test_samples": num_samples, "draws": num_samples}
+        parts = predictive_chunks(self._fitted(), np.asarray(Xs, np.float64), counts, seed, self._outputs)
+        return np.concatenate([p.draw(num_samples, seed, start) for start, p in parts], 1)
 
-    def _predictive(self, Xs, samples: int, seed: int, rows: int, draws: int = 0) -> Iterator[Predictive]:
-        """The chunks and seeds of an evaluation; a model without a density is asked for `draws` of y."""
+    def _fitted(self):
         if self.model is None:
             raise UserError("the model is not fitted; call fit(X, Y) first")
-        Xs = np.asarray(Xs, np.float64)
-        for index, start in enumerate(range(0, len(Xs), rows)):
-            part, part_seed = Xs[start : start + rows], chunk_seed(seed, index)
-            predictive = self.model.predict(part, samples, part_seed)
-            if predictive.kind == "draws" and samples < draws:
-                samples = draws
-                predictive = self.model.predict(part, samples, part_seed)
-            if problem := predictive.problem():
-                raise Diverged(problem)
-            yield predictive
+        return self.model
 
 
 class Wrapped:

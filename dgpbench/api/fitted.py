@@ -53,7 +53,7 @@ class Prediction:
         return np.asarray(self.classes)[self.probs.argmax(1)]
 
     def columns(self) -> dict[str, np.ndarray]:
-        """One array (N,) by column: mean, sd, q2.5, ...; or class and p_LABEL. Outputs are numbered from 0."""
+        """Arrays (N,) by column: mean, sd, q2.5, ...; or class and p_LABEL. Outputs are numbered from 0."""
         if self.probs is not None:
             shares = {f"p_{name}": self.probs[:, i] for i, name in enumerate(self.classes)}
             return {"class": self.labels} | shares
@@ -175,7 +175,9 @@ def quantiles_of(predictive: Predictive, levels: np.ndarray, draws: int, seed: i
     """Quantiles (N, P, L): exact of a small mixture, else those of `draws` draws, as in an evaluation."""
     if predictive.kind == "mixture" and predictive.num_components <= EXACT_COMPONENTS:
         S, N, P = predictive.mean.shape
-        mean, sd = (np.ascontiguousarray(a.reshape(S, N * P).T) for a in (predictive.mean, predictive.var**0.5))
+        mean, sd = (
+            np.ascontiguousarray(a.reshape(S, N * P).T) for a in (predictive.mean, predictive.var**0.5)
+        )
         weights = predictive.weights
         weights = None if weights is None else np.repeat(weights, P, axis=1).T
         return mixture_quantiles(mean, sd, weights, levels).reshape(N, P, -1)

@@ -17,9 +17,11 @@ from dgpbench.errors import Interrupted, UserError
 VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
     "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
+    "tune": ("dgpbench.cli.tune", "choose settings on validation rows, then refit the best"),
     "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
     "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.cli.show", "finished runs as a table"),
+    "predict": ("dgpbench.cli.predict", "predictions of a finished run at new inputs"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
@@ -103,7 +105,7 @@ def _run_verb(verb: str, argv: list[str]) -> int:
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")
-            takes_overrides = verb in ("run", "sweep")
+            takes_overrides = verb in ("run", "sweep", "tune")
             hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if takes_overrides else ""
             raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
         words.append(word)

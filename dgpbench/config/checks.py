@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dgpbench.config.protocol import check_split
+from dgpbench.config.protocol import check_split, is_trial
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
@@ -158,6 +158,10 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 
 def _relations(cfg: dict) -> None:
     check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
+    if is_trial(cfg) and not cfg["protocol"]["validation"]:
+        raise UserError(
+            "protocol.evaluate=validation needs rows to evaluate; set protocol.validation, e.g. to 0.1"
+        )
     _latents(cfg["model"], cfg["inference"])
     _line_search(cfg["model"], cfg["inference"])
     _for_gps(cfg)

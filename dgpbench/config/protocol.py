@@ -5,6 +5,11 @@ from __future__ import annotations
 from dgpbench.errors import UserError
 
 
+def is_trial(cfg: dict) -> bool:
+    """Whether a config is that of a tuning trial, which never looks at test rows."""
+    return (cfg.get("protocol") or {}).get("evaluate") == "validation"
+
+
 def own_test(dataset: dict, protocol: dict) -> bool:
     """Whether the dataset's own train/test division is used."""
     fixed = protocol.get("fixed_test", True)  # a record from before this option has no such field

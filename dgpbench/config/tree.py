@@ -89,4 +89,4 @@ def main_fields() -> list[tuple[str, str, str]]:
         rows += fields(root / group / f"{stem}.yaml", f"{group}.")
     chosen = {name: value for name, value, _ in fields(root / "inference" / "fast.yaml", "inference.")}
     rows = [(name, chosen.get(name, value), text) for name, value, text in rows]
-    return [row for row in rows if row[0] not in ("experiment", "paths.config_dirs", "budget.name")]
+    return [row for row in rows if row[0] not in ("experiment", "tuned", "paths.config_dirs", "budget.name")]

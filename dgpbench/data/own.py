@@ -106,7 +106,7 @@ class Layout(NamedTuple):
 
 
 def layout(path: Path, options: dict) -> Layout:
-    delimiter, first, skipped = _first_line(path)
+    delimiter, first, skipped = first_line(path)
     fields = split_fields(first, delimiter)
     header = _has_header(fields, options)
     names = fields if header else None
@@ -114,7 +114,7 @@ def layout(path: Path, options: dict) -> Layout:
     return Layout(delimiter, skipped + 1 if header else 0, names, len(fields), inputs, targets)
 
 
-def _first_line(path: Path) -> tuple[str | None, str, int]:
+def first_line(path: Path) -> tuple[str | None, str, int]:
     """Delimiter, first line that is not blank, and how many blank lines precede it."""
     with open_text(path) as file:
         for skipped, line in enumerate(file):

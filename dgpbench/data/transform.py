@@ -40,7 +40,9 @@ class Transform:
             raise UserError(f"inputs have shape {X.shape}; this model takes (N, {len(self.x_mean)})")
         if not np.isfinite(X).all():
             row, column = np.argwhere(~np.isfinite(X))[0]
-            raise UserError(f"input {column} of row {row} is {X[row, column]}; only finite numbers are allowed")
+            raise UserError(
+                f"input {column} of row {row} is {X[row, column]}; only finite numbers are allowed"
+            )
         return (X - self.x_mean) / self.x_std
 
     def arrays(self) -> dict[str, np.ndarray]:

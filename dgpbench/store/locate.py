@@ -23,7 +23,8 @@ def locate(run: str | Path, results: str | Path | None = None) -> Unit:
     if not KEY.fullmatch(str(run)):
         raise UserError(f"no run {run}; {HOW}")
     where = Path(results or os.environ.get("DGPBENCH_RESULTS") or "results")
-    units = [u for u in scan(where, reference=False, traces=True) if u.record["key"].startswith(str(run))]
+    found = scan(where, reference=False, traces=True, trials=True)
+    units = [unit for unit in found if unit.record["key"].startswith(str(run))]
     if not units:
         raise UserError(f"no run in {where} has a key that begins with {run}; {HOW}")
     if len(units) > 1:

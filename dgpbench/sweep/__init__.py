@@ -1,1 +1,17 @@
-"""Sweeps: plan units, run them on cores, SLURM or Ray, and know the state of each from files alone."""
+"""Sweeps: plan units, run them on cores, SLURM or Ray, and know the state of each from files alone.
+
+The package can be called: `dgpbench.sweep("model=sgp,dgp2")` is the sweep of dgpbench.api.runs.
+"""
+
+import sys
+from types import ModuleType
+
+
+class _Callable(ModuleType):
+    def __call__(self, *overrides: str, **options):
+        from dgpbench.api.runs import sweep
+
+        return sweep(*overrides, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -25,7 +25,7 @@ READERS = {
 def merge(source: Path, results: Path, warn: Callable[[str], None]) -> Counter:
     """Copy what `results` lacks, or has not done; returns how many were taken, kept, damaged, different."""
     counts: Counter[str] = Counter()
-    for unit in scan(source, reference=False, traces=True, warn=_counting(warn, counts)):
+    for unit in scan(source, reference=False, traces=True, trials=True, warn=_counting(warn, counts)):
         held = find(results, unit.record["config"], unit.record["key"])
         if held and held.record["status"] == "done":
             counts["kept"] += 1
