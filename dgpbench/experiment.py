@@ -13,7 +13,7 @@ from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.data import Split, load_split
-from dgpbench.data.own import input_names
+from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import Diverged, Interrupted, UserError

@@ -118,11 +118,11 @@ def _grids(table, args: argparse.Namespace) -> list:
 
         grids += significance_grids(table, args.against)
     if args.calibration:
-        from dgpbench.report.extras import calibration
+        from dgpbench.report.calibration import calibration
 
         grids.append(calibration(table))
     if args.frontier:
-        from dgpbench.report.extras import frontier
+        from dgpbench.report.frontier import frontier
 
         grids.append(frontier(table))
     if args.compare:
@@ -137,7 +137,7 @@ def _overview(tables: list, folder: Path) -> list:
     from dataclasses import replace
 
     from dgpbench.report.compare import comparison
-    from dgpbench.report.extras import overview
+    from dgpbench.report.overview import overview
 
     begun = [table for table in tables if table.done or table.failed]
     compared = [replace(comparison(table), notes=(), missing=()) for table in begun]

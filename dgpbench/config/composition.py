@@ -33,7 +33,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
     if cfg["dataset"]["task"] == "auto":
-        from dgpbench.data.own_labels import infer_task
+        from dgpbench.data.readers.user_labels import infer_task
 
         cfg["dataset"]["task"] = infer_task(cfg["dataset"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):

@@ -12,7 +12,7 @@ from dgpbench.data.labels import check_training, code_labels
 from dgpbench.data.published import load_published
 from dgpbench.data.published import recipe as published_recipe
 from dgpbench.data.scaling import moments, scale, scale_targets
-from dgpbench.data.sources import Note, silent
+from dgpbench.data.sources.chain import Note, silent
 from dgpbench.data.split import Split
 from dgpbench.data.splits import RULES, carve_validation, shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
@@ -37,7 +37,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         data = load_recipe(recipe_for(entry, cfg["paths"], protocol), entry.name, note)
     Y, classes = (data.Y, []) if entry.task == "regression" else code_labels(entry, data)
     if entry.on_demand:
-        from dgpbench.data.on_demand import split_rows
+        from dgpbench.data.generated.on_demand import split_rows
 
         train, test = split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
     elif rule != "published":
@@ -101,7 +101,7 @@ def _scaled(
         raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
     scaled_by = train if scaling == "train" else seen
     if entry.on_demand:
-        from dgpbench.data.on_demand import MOMENT_ROWS
+        from dgpbench.data.generated.on_demand import MOMENT_ROWS
 
         scaled_by = train[:MOMENT_ROWS]
     if entry.pixel_max and protocol.get("pixels", "unit") == "unit":
@@ -141,7 +141,7 @@ def _scaled(
 def _density(entry: Entry):
     if entry.kind != "synthetic":
         return None
-    from dgpbench.data.synthetic import log_density
+    from dgpbench.data.generated.synthetic import log_density
 
     return log_density(entry)
 

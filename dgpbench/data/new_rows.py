@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.data.own import first_line, is_number, open_parquet
-from dgpbench.data.text import split_fields, text_chunks
+from dgpbench.data.readers.text import split_fields, text_chunks
+from dgpbench.data.readers.user_file import first_line, is_number, open_parquet
 from dgpbench.errors import UserError
 
 

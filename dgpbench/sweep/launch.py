@@ -26,15 +26,15 @@ def launch(
     name = plan.launcher.name
     try:
         if name == "local":
-            from dgpbench.sweep.local import run_local
+            from dgpbench.sweep.launchers.local import run_local
 
             run_local(plan, todo, force=force, watcher=watcher)
         elif name == "slurm":
-            from dgpbench.sweep.slurm import run_slurm
+            from dgpbench.sweep.launchers.slurm import run_slurm
 
             return run_slurm(plan, todo, force=force, watcher=watcher, detach=detach)
         else:
-            from dgpbench.sweep.on_ray import run_ray
+            from dgpbench.sweep.launchers.ray import run_ray
 
             run_ray(plan, todo, force=force, watcher=watcher)
     finally:

@@ -14,7 +14,7 @@ from dgpbench.config.schema import check_field
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 from dgpbench.machine import usable_cores
-from dgpbench.sweep.graft import composer
+from dgpbench.sweep.combinations import composer
 from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.settings import settings_of
 

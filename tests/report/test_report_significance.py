@@ -8,8 +8,9 @@ from report_units import units
 
 from dgpbench.errors import UserError
 from dgpbench.report import specs
+from dgpbench.report.calibration import calibration, pit_bars
 from dgpbench.report.cells import Records
-from dgpbench.report.extras import calibration, frontier_frame, pit_bars
+from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.significance import (
     OVER_DATASETS,
     PRIOR_WEIGHT,

@@ -14,7 +14,7 @@ import numpy as np
 
 from dgpbench.data.cache import Data
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.synthetic import arm_distance, checked_settings
+from dgpbench.data.generated.synthetic import arm_distance, checked_settings
 from dgpbench.errors import UserError
 from dgpbench.keyed_random import normals, permuted, uniforms
 
