@@ -16,7 +16,7 @@ from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import Diverged, Interrupted, UserError
+from dgpbench.errors import Diverged, Interrupted, UserError, in_user_file
 from dgpbench.evaluate import Evaluation, evaluate
 from dgpbench.machine import describe_device, git_commit, versions
 from dgpbench.models.base import check_task, create
@@ -76,7 +76,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
         kind = type(error).__name__
         status = "oom" if kind in OUT_OF_MEMORY else "failed"
-        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}{in_user_file(error)}"
         outcome = {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":

@@ -36,6 +36,7 @@ VERBS = {
 }
 COMPLETE = "_complete"
 WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
+PLACE_ERRORS = (errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 FILE_ERRORS = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.ENOTDIR)
 
 
@@ -64,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
+        if error.errno in PLACE_ERRORS and error.filename:
+            return _fail(f"{error.strerror}: {error.filename}; name another file or folder", 2)
         if error.errno not in FILE_ERRORS:
             raise
         where = f": {error.filename}" if error.filename else ""
@@ -93,10 +96,10 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     if verb not in VERBS:
         raise UserError(f"unknown command '{verb}'{did_you_mean(verb, VERBS)}")
-    return _run_verb(verb, argv)
+    return run_verb(verb, argv)
 
 
-def _run_verb(verb: str, argv: list[str]) -> int:
+def run_verb(verb: str, argv: list[str]) -> int:
     module = importlib.import_module(VERBS[verb][0])
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))

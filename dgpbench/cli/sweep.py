@@ -38,6 +38,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--detach", action="store_true", help="return once the sweep is started or submitted")
     parser.add_argument(
         "--config-dir",
+        "-cd",
         action="append",
         default=[],
         metavar="DIR",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgpbench.config.keys import likelihood_settings
-from dgpbench.config.protocol import check_split, is_trial, own_test
+from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_training, code_labels
@@ -29,6 +29,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(RULES)}")
     own = {"name": entry.name, "train_rows": entry.train_rows}
     check_split(split, own, protocol)
+    check_task(protocol, entry.name, entry.task)
     if rule == "published":
         data, train, test = load_published(entry, cfg["paths"], split, note)
     elif entry.on_demand:

@@ -6,13 +6,15 @@ implements it directly. One file and one yaml (`_target_: my_module.MyModel`) pu
 
 from __future__ import annotations
 
+import inspect
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from dgpbench.errors import UserError
+from dgpbench.errors import UserError, in_user_file
 
 if TYPE_CHECKING:
     from dgpbench.data.split import Split
@@ -52,11 +54,31 @@ class Model(Protocol):
 def create(cfg: dict) -> Model:
     """The model that `cfg["model"]["_target_"]` names, built with the whole config."""
     target = cfg["model"]["_target_"]
-    model = load_class("model._target_", target)(cfg)
+    model = _built(load_class("model._target_", target), target, cfg)
     missing = [name for name in METHODS if not hasattr(model, name)]
     if missing:
         raise UserError(f"model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
     return model
+
+
+def _built(kind: type, target: str, cfg: dict) -> Model:
+    """kind(cfg); UserError, with the line of the user's file, where that fails."""
+    try:
+        inspect.signature(kind).bind(cfg)
+    except TypeError:
+        raise UserError(
+            f"model._target_={target} cannot be built: its __init__ must take the config, "
+            "def __init__(self, cfg); see docs/your_model.md"
+        ) from None
+    try:
+        return kind(cfg)
+    except UserError:
+        raise
+    except Exception as error:
+        if not (place := in_user_file(error)):
+            raise
+        what = f"{type(error).__name__}: {error}{place}"
+        raise UserError(f"model._target_={target} cannot be built: {what}; see docs/your_model.md") from error
 
 
 def check_task(model: Model, name: str, split: Split) -> None:
@@ -83,3 +105,10 @@ def load_class(setting: str, target: str) -> type:
             f"{setting}={target} cannot be imported ({error}); give module.Class, with the module installed"
             " or in the current folder"
         ) from error
+    except Exception as error:
+        if isinstance(error, SyntaxError):
+            where = f" ({Path(error.filename or module_name).name}, line {error.lineno})"
+        elif not (where := in_user_file(error)):
+            raise
+        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        raise UserError(f"{setting}={target} cannot be imported: {what}{where}; mend it first") from error

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from dgpbench.config import compose
+from dgpbench.config.composition import plain_override
 from dgpbench.config.keys import run_key
 from dgpbench.config.protocol import check_split, num_splits
 from dgpbench.config.schema import check_field
@@ -69,7 +70,7 @@ def _axes(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list
 
     parser, known = OverridesParser.create(), groups(folders)
     axes: dict[str, list[str]] = {}
-    for text in overrides:
+    for text in map(plain_override, overrides):
         try:
             override = parser.parse_override(text)
         except HydraException:
@@ -91,8 +92,6 @@ def _axes(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list
 def values_of(override, text: str, names: Sequence[str]) -> list[str]:
     from hydra.core.override_parser.types import Glob, Transformer
 
-    if override.is_delete() or override.is_add() or override.is_force_add():
-        raise UserError(f"cannot read '{text}'; fields are set with name=value, not added or deleted")
     if override.is_sweep_override() and isinstance(override.value(), Glob):
         found = override.value().filter(list(names))
         if not found:

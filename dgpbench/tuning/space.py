@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dgpbench.config.composition import plain_override
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
@@ -86,12 +87,9 @@ def parse(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> S
     axes: dict[str, Axis] = {}
     fixed: list[str] = []
     splits: tuple[int, ...] | None = (0,)
-    for text in overrides:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(
-                f"cannot read '{text}'; settings are written name=value, name=a,b or name=log(a,b)"
-            )
+    for given in overrides:
+        text = plain_override(given)
+        name, _, value = text.partition("=")
         found = _range(name, value) or _list(text, folders)
         if name == "split":
             words = list(found.values) if found else [value]

@@ -7,6 +7,7 @@ import csv
 import gzip
 import itertools
 import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import numpy as np
 from dgpbench.errors import UserError
 
 CHUNK_VALUES = 1 << 18
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 @contextmanager
@@ -124,6 +126,8 @@ def to_number(text: str, path: Path, line: int, column: int, names: Sequence[str
         value = float(text)
     except ValueError as error:
         what = "is empty" if not text.strip() else f"is {text.strip()[:40]!r}, not a number"
+        if DECIMAL_COMMA.fullmatch(text.strip()):
+            raise UserError(f"{where} {what}; write decimals with a point, as in 3.14") from error
         raise UserError(
             f"{where} {what}; only numbers are allowed: encode, fill or drop such values "
             "(dataset.drop leaves whole columns out)"

@@ -16,6 +16,8 @@ from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 _BATCH_VALUES = 1 << 18
+SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+DECIMAL_COMMA = re.compile(r"\d,\d+\s*;")
 
 
 def recipe(entry: Entry, paths: dict) -> Recipe:
@@ -72,6 +74,8 @@ def _existing(entry: Entry) -> Path:
             "dataset.path is not set; name your file: dataset=csv dataset.path=my.csv dataset.target=price"
         )
     path = Path(str(given)).expanduser()
+    if path.suffix.lower() in SHEETS:
+        raise UserError(f"dataset.path={path} is a spreadsheet; save it as CSV with decimal points")
     if path.is_dir():
         raise UserError(f"dataset.path={path} is a folder; give a file (.csv, .csv.gz or .parquet)")
     if not path.is_file():
@@ -120,7 +124,7 @@ def first_line(path: Path) -> tuple[str | None, str, int]:
         for skipped, line in enumerate(file):
             if line.strip():
                 counts = {c: line.count(c) for c in (",", ";", "\t")}
-                best = max(counts, key=counts.get)
+                best = ";" if DECIMAL_COMMA.search(line) else max(counts, key=counts.get)
                 return (best if counts[best] else None), line, skipped
     raise UserError(f"{path} has only blank lines; at least 5 rows of numbers are needed")
 
