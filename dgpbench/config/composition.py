@@ -8,6 +8,7 @@ from typing import Any
 
 from dgpbench.config.checks import flatten, normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
+from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.schema import show_value
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
@@ -29,7 +30,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
         known = flatten(_hydra(choices, folders, resolve=False)) if values else {}
         _explain_unknown([name for name, _ in values], known, folders)
         raise error
-    cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1:]]
+    cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
     if cfg["dataset"]["task"] == "auto":

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgpbench.config.plugins import plugin_folders
 from dgpbench.errors import UserError
 
 FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
@@ -20,14 +21,14 @@ def conf_dir() -> Path:
 
 
 def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
-    """The built-in tree followed by the user's; a user's folder must exist and may not shadow an option."""
+    """The built-in tree, those of installed packages, then the user's; none may shadow a built-in option."""
     folders = [conf_dir()]
-    for given in config_dirs:
+    for given in (*plugin_folders(), *config_dirs):
         folder = Path(given).expanduser().resolve()
         if not folder.is_dir():
             raise UserError(f"--config-dir {given} is no folder; give one that holds model/, dataset/, ...")
-        for group in groups():
-            for name in sorted(set(options(group)) & set(options(group, [folder]))):
+        for group in groups([conf_dir()]):
+            for name in sorted(set(options(group, [conf_dir()])) & set(options(group, [folder]))):
                 raise UserError(f"{group}/{name}.yaml in {given} is named like a built-in {group}; rename it")
         folders.append(folder)
     return folders
@@ -35,7 +36,7 @@ def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
 
 def groups(folders: Sequence[Path] | None = None) -> list[str]:
     """Config groups in the order of config.yaml's defaults list, then a user's own."""
-    folders = folders or [conf_dir()]
+    folders = folders or [conf_dir(), *plugin_folders()]
     found = {p.name for folder in folders for p in folder.iterdir() if p.is_dir() and any(p.glob("*.yaml"))}
     text = (conf_dir() / "config.yaml").read_text(encoding="utf-8")
     order = [name for name in re.findall(r"^  - (\w+):", text, re.M)]
@@ -44,7 +45,9 @@ def groups(folders: Sequence[Path] | None = None) -> list[str]:
 
 def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path]:
     """Options of a group; files that start with an underscore are parts of others and not listed."""
-    files = [p for folder in folders or [conf_dir()] for p in (folder / group).glob("*.yaml")]
+    files = [
+        p for folder in folders or [conf_dir(), *plugin_folders()] for p in (folder / group).glob("*.yaml")
+    ]
     return {p.stem: p for p in sorted(files, key=lambda p: p.stem) if not p.stem.startswith("_")}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dgpbench import cli
 
-MODELS = '''
+MODELS = """
 class NoConfig:
     def __init__(self): ...
 
@@ -32,7 +32,7 @@ class Fails(NoMethods):
         return {}
 
     def load_parameters(self, values): ...
-'''
+"""
 FILES = {
     "own.csv": "a,b,y\n" + "\n".join(f"{i},{i * i % 7},{i % 5}.5" for i in range(30)) + "\n",
     "comma.csv": "a;b;y\n" + "\n".join(f"{i},5;{i},25;{i},5" for i in range(9)) + "\n",
