@@ -31,14 +31,19 @@ def export(units: Iterable[Unit], path: str | Path) -> int:
         with open(temporary, "wb") as raw:
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
                 for record in records:
-                    portable = {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
-                    file.write(json.dumps(portable, allow_nan=False, ensure_ascii=False).encode() + b"\n")
+                    text = json.dumps(portable(record), allow_nan=False, ensure_ascii=False)
+                    file.write(text.encode() + b"\n")
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return len(records)
+
+
+def portable(record: dict) -> dict:
+    """A record without the folders of its machine and without companions."""
+    return {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
 
 
 def publish(units: Iterable[Unit], path: str | Path) -> int:

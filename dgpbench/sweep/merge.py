@@ -23,9 +23,10 @@ READERS = {
 
 
 def merge(source: Path, results: Path, warn: Callable[[str], None]) -> Counter:
-    """Copy what `results` lacks, or has not done; returns how many were taken, kept, damaged, different."""
+    """Copy what `results` lacks, or has not done, from a results folder or a file that `show --export` wrote;
+    returns how many were taken, kept, damaged, different."""
     counts: Counter[str] = Counter()
-    for unit in scan(source, reference=False, traces=True, trials=True, warn=_counting(warn, counts)):
+    for unit in _units(source, _counting(warn, counts)):
         held = find(results, unit.record["config"], unit.record["key"])
         if held and held.record["status"] == "done":
             counts["kept"] += 1
@@ -47,6 +48,14 @@ def merge(source: Path, results: Path, warn: Callable[[str], None]) -> Counter:
             shutil.copyfile(unit.folder / LOG, taken.folder / LOG)
         counts["taken"] += 1
     return counts
+
+
+def _units(source: Path, warn: Callable[[str], None]) -> list[Unit]:
+    if source.is_dir():
+        return scan(source, reference=False, traces=True, trials=True, warn=warn)
+    from dgpbench.api.exports import read as read_export
+
+    return read_export(source)
 
 
 def _counting(warn: Callable[[str], None], counts: Counter) -> Callable[[str], None]:
