@@ -14,8 +14,8 @@ def add_parser(subparsers) -> None:
         "merge",
         help="take in results from another machine",
         description="Copy the records of another results folder, with their predictions and parameters, into "
-        "this one; or those of a file that `show --export` wrote, which has records only. A done record of ours is never replaced; files are checked on the way. Exit code 1 "
-        "if some were damaged.",
+        "this one; or those of a file that `show --export` wrote, which holds records only. A done record of "
+        "ours is never replaced; files are checked on the way. Exit code 1 if some were damaged.",
     )
     parser.add_argument(
         "source", metavar="DIR|FILE", help="a results folder, or results.parquet, results.jsonl.gz"

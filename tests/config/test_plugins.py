@@ -14,7 +14,8 @@ from dgpbench.config.tree import options
 cfg = compose(["model=theirs", "dataset=tiny", "model.width=4"])
 assert "their_package" not in __import__("sys").modules
 again = compose(["model=theirs", "dataset=tiny"], cfg["paths"]["config_dirs"])
-print(cfg["model"]["width"], again["model"]["width"], cfg["paths"]["config_dirs"], "theirs" in options("model"))
+folders = cfg["paths"]["config_dirs"]
+print(cfg["model"]["width"], again["model"]["width"], folders, "theirs" in options("model"))
 """
 
 
