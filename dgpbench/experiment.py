@@ -14,7 +14,7 @@ from dgpbench.config.keys import later_defaults
 from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
-from dgpbench.data.transform import Transform, separate
+from dgpbench.data.transform import Transform
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import Diverged, Interrupted, UserError, in_user_file
 from dgpbench.evaluate import Evaluation, evaluate
@@ -94,8 +94,7 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     if split.data_hash != record["data_hash"]:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
-    values, _ = separate(read.parameters(unit))
-    model.load_parameters(values)
+    model.load_parameters(read.parameters(unit))
     evaluation = evaluate_model(model, split, cfg, run_seed(cfg))
     metrics = scores(evaluation, model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:

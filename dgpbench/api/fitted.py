@@ -124,7 +124,7 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
     unit = run if isinstance(run, Unit) else locate(run, results)
     config = unit.record["config"]
     model = create(config)
-    values, transform = separate(read.parameters(unit))
+    values, transform = separate(read.arrays(unit))
     model.load_parameters(values)
     return Fitted(model, transform or _from_data(unit), config)
 

@@ -14,7 +14,7 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
-FREE = ("model.layer_overrides", "launcher.models")  # fields below which names may be added
+FREE = ("model.layer_overrides", "model.options", "launcher.models")  # fields below which names may be added
 
 
 def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:

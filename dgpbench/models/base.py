@@ -86,7 +86,7 @@ def check_task(model: Model, name: str, split: Split) -> None:
     tasks = getattr(model, "tasks", None)
     if tasks is None or split.task in tasks:
         return
-    better = "linear, mdn, sgp or dgp2" if split.task == "regression" else "logistic, knn, sgp or dgp2"
+    better = "linear, knn, sgp or dgp2" if split.task == "regression" else "logistic, knn, sgp or dgp2"
     raise UserError(
         f"model {name} is for {' and '.join(tasks)}; dataset {split.dataset} is {split.task}: use "
         f"model={better}, or another dataset"

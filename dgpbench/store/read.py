@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dgpbench.data.transform import separate
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit, read_record
 from dgpbench.store.write import DRAWS, PARAMS, PREDICTIONS, sha256
@@ -37,7 +38,12 @@ def draws(unit: Unit) -> dict[str, np.ndarray]:
 
 
 def parameters(unit: Unit) -> dict[str, np.ndarray]:
-    """The final parameters by name."""
+    """The model's final parameters by name."""
+    return separate(arrays(unit))[0]
+
+
+def arrays(unit: Unit) -> dict[str, np.ndarray]:
+    """All of params.npz: the model's parameters, and the scaling of the run."""
     with np.load(io.BytesIO(companion(unit, PARAMS).read_bytes()), allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 

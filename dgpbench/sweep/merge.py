@@ -18,7 +18,7 @@ SAME = 1e-6  # relative; metrics of one key that differ by more are worth a word
 READERS = {
     PREDICTIONS: ("predictions", read.predictions),
     DRAWS: ("draws", read.draws),
-    PARAMS: ("params", read.parameters),
+    PARAMS: ("params", read.arrays),
 }
 
 
