@@ -10,7 +10,6 @@ import traceback
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
-from dgpbench.config.keys import later_defaults
 from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
@@ -114,7 +113,7 @@ def run_seed(cfg: dict) -> int:
 
 def evaluation_protocol(model, cfg: dict) -> dict:
     """The protocol as a model needs it: latent variables take more test samples than inner layers do."""
-    protocol = later_defaults("protocol") | cfg["protocol"]
+    protocol = dict(cfg["protocol"])
     if getattr(model, "latent", False):
         protocol |= {"test_samples": protocol["latent_samples"]}
     if getattr(model, "discrete", False):

@@ -14,13 +14,13 @@ import numpy as np
 
 from dgpbench.api.fitted import predictive_chunks, train
 from dgpbench.config import compose
+from dgpbench.config.targets import load_class
 from dgpbench.data.labels import task_of
 from dgpbench.data.split import Split
 from dgpbench.engine.context import RunContext
 from dgpbench.errors import UserError
 from dgpbench.evaluate.evaluation import chunk_seed
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models.base import load_class
 
 QUICK = ("budget.steps=10", "budget.seconds=null", "protocol.test_samples=10", "engine.xla=false")
 OUTPUTS = ("auto", "predict", "sample")

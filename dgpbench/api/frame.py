@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.config.checks import flatten
 from dgpbench.config.schema import show_value
+from dgpbench.config.sections import flatten
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit, scan
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
+from dgpbench.gp.kernels.names import FAMILIES
 
 SCRIPTS = {
     "bash": """\
@@ -78,10 +79,6 @@ FLAGS = {
     "gc": ("--days", "--dry-run", "--results", "--help"),
 }
 WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPTS)}
-VALUES = {
-    "precision": ("float64", "mixed", "float32"),
-    "device": ("auto", "cpu", "gpu"),
-}
 
 
 def add_parser(subparsers) -> None:
@@ -131,8 +128,23 @@ def _overrides(current: str, before: list[str]) -> list[str]:
     name, equals, _ = current.partition("=")
     if not equals:
         return [f"{word}=" for word in (*groups(folders), *(field for field, _, _ in main_fields()))]
-    values = options(name, folders) if name in groups(folders) else VALUES.get(name, ())
+    values = options(name, folders) if name in groups(folders) else _values(name)
     return [f"{name}={value}" for value in values]
+
+
+def _values(name: str) -> list[str]:
+    """What a field may be, where that is one of a few names or a switch."""
+    from dgpbench.config.inference import inference_fields
+    from dgpbench.config.schema import CLOSED, MODEL, TOP, show_value
+
+    section, _, rest = name.partition(".")
+    if rest == "kernel":
+        return list(FAMILIES)
+    known = {"": TOP, "model": MODEL, "inference": inference_fields({}), **CLOSED}
+    fields = known.get(section if rest else "", {})
+    field = fields.get(rest or name)
+    choices = () if field is None else (True, False) if field.type is bool else field.choices
+    return [show_value(choice) for choice in choices]
 
 
 def _config_dirs(before: list[str]) -> list[Path]:

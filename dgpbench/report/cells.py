@@ -6,11 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import yaml
-
-from dgpbench.config.keys import config_key, later_defaults
+from dgpbench.config.keys import config_key
 from dgpbench.config.protocol import num_splits
-from dgpbench.config.tree import options
+from dgpbench.config.tree import options, read_option
 from dgpbench.errors import UserError
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
@@ -83,8 +81,11 @@ class Records:
             record = unit.record
             self.by_key.setdefault(record["config_key"], []).append(unit)
             chosen = record["config"].get("dataset", {})
-            later = later_defaults("dataset")
-            known = {"name": record["dataset"]} | {field: chosen.get(field, later[field]) for field in later}
+            known = {
+                "name": record["dataset"],
+                "task": chosen.get("task"),
+                "train_rows": chosen.get("train_rows"),
+            }
             data = self.datasets.setdefault(record["dataset"], {})
             data[tuple(known.values()), record["data_hash"]] = known
 
@@ -112,9 +113,9 @@ def _stated_hash(dataset: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _facts(dataset: str) -> dict:
-    """What the yaml file of a dataset says; nothing if there is none."""
+    """The fields of a dataset in the catalogue; none if it is not there."""
     path = options("dataset").get(dataset)
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
+    return read_option(dataset, path) if path else {}
 
 
 def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:

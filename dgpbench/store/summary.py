@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from dgpbench.config.checks import flatten
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.schema import show_value
+from dgpbench.config.sections import flatten
 from dgpbench.store.scan import Unit
 
 NAMES = ("dataset", "model", "inference", "protocol")
