@@ -33,7 +33,7 @@ def same(a, b) -> bool:
 def is_sampled(name: str) -> bool:
     """Whether predictions are mixtures over samples: of inner layers or of latent variables."""
     model = model_fields(name)
-    return len(model.get("layers", [])) > 1 or model["_target_"].endswith(".CVAE")
+    return len(model.get("layers", [])) > 1 or model["_target_"].endswith((".CVAE", ".MCDropout"))
 
 
 def test_models_are_found():
