@@ -1,4 +1,4 @@
-"""What a renderer gets: lines of entries with their marks, notes, and the numbers behind them as a frame."""
+"""Grids for the renderers: lines of entries with marks, notes, and the numbers behind them as a frame."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Grid:
     blocks: tuple[Grid, ...] = field(default=())  # smaller tables below: variants
 
     def textual(self, column: int) -> bool:
-        """Whether a column holds words, to be set to the left."""
+        """True if a column holds words, to be set to the left."""
         entries = [line.entries[column] for line in self.lines]
         empty = all(entry.text == NOTHING for entry in entries)
         return not empty and all(entry.value is None and not entry.count for entry in entries)

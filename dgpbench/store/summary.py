@@ -73,7 +73,7 @@ def per_config(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
 
 
 def _variants(examples: dict[str, dict]) -> dict[str, str]:
-    """For each config what tells it from the others of the same names, as overrides."""
+    """Differences of each config from the others of the same names, as overrides."""
     named: dict[tuple, list[str]] = {}
     for key, record in examples.items():
         named.setdefault(tuple(record[name] for name in NAMES), []).append(key)

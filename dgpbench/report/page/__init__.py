@@ -163,7 +163,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 
 def _provenance(units: Sequence[Unit]) -> str:
-    """Where the records come from, with what they were made, and whose numbers stand beside them."""
+    """Provenance: source of the records, software behind them, and whose numbers stand beside them."""
     records = [unit.record for unit in units]
     places = Counter(str(unit.path) if unit.is_reference else "own results" for unit in units)
     facts = {
