@@ -65,6 +65,9 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
             note(text)
         if not is_trial(cfg):
             companions = _companions(evaluation, model, _transform(cfg, split))
+            if getattr(model, "keeps_rows", False):
+                size = sum(array.nbytes for array in companions["params"].values()) / 1e6
+                note(f"predictions need training rows: params.npz keeps them, {size:.1f} MB")
     except UserError:
         raise
     except Diverged as error:

@@ -30,7 +30,7 @@ class Model(Protocol):
     latent variables and take protocol.latent_samples; `discrete = True`, where y takes separate values and a
     KDE means nothing; `log_density(X, Y, samples, seed)`, the logs of terms (S, N) whose mean is p(y | x),
     where a model can do better than what `predict` gives; `tasks`, those it is for (regression, binary,
-    multiclass), where it is not for all.
+    multiclass), where it is not for all; `keeps_rows = True`, where training rows are among the parameters.
     """
 
     def fit(self, split: Split, run) -> object | None:

@@ -79,6 +79,7 @@ def test_large_mixtures_have_the_quantiles_of_their_draws(place):
     """More components than have exact quantiles in an evaluation: the draws of the evaluation again."""
     write_csv(place / "own.csv", regression(300))
     run = dgpbench.run(*CSV, "dataset.target=y", "model=ckde", "protocol.draws=50")
+    assert "predictions need training rows: params.npz keeps them, 0.0 MB" in run.record["notes"]
     held, split = read.predictions(run), load_split(run.config)
     found = dgpbench.load(run).predict(np.asarray(split.X)[split.rows_test], (0.25,))
     np.testing.assert_allclose(found.quantiles[:, 0], held["q25"], rtol=1e-5)

@@ -25,6 +25,8 @@ FLOOR = 1e-10  # of a variance, in standardised units
 class NearestNeighbours:
     """Euclidean distance in the scaled inputs. The training rows are the parameters, in float32."""
 
+    keeps_rows = True
+
     def __init__(self, cfg: dict):
         self.k = option(cfg, "k", COUNT_OR_NULL)
         self.search_rows = option(cfg, "search_rows", COUNT)

@@ -42,6 +42,8 @@ class Shallow:
     """One estimator per output. The training rows are the parameters: a loaded model is fitted again, to the
     same numbers, because its seed is kept too."""
 
+    keeps_rows = True
+
     def __init__(self, cfg: dict):
         self.name = option(cfg, "estimator", Field(str, choices=tuple(ESTIMATORS)))
         self.options = option(cfg, "options", Field(dict))
@@ -55,12 +57,10 @@ class Shallow:
         self._note = run.note
         self.values = {"X": X, "Y": Y, "seed": np.asarray(run.seed), "classes": np.asarray(split.n_classes)}
         self._estimators = self._fitted()
-        size = (X.nbytes + Y.nbytes) / 1e6
-        run.note(f"{self.name} keeps its {len(X):,} training rows ({size:.1f} MB) among its parameters")
         if split.n_classes:
-            return {"kept_mb": size}
+            return {}
         self.values["variance"] = np.maximum(self._variances(), FLOOR)
-        return {"kept_mb": size, "residual_sd": np.sqrt(self.values["variance"]).tolist()}
+        return {"residual_sd": np.sqrt(self.values["variance"]).tolist()}
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         with limited(self.threads, X.size):
