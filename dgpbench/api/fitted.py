@@ -35,37 +35,54 @@ LEVELS = (0.025, 0.25, 0.5, 0.75, 0.975)
 class Prediction:
     """Predictions at N inputs, original units. Arrays of one output are (N,), of several (N, P).
 
-    Regression has mean, sd and quantiles (N, L) or (N, P, L) at `levels`; classification has probs (N, C).
+    Regression has mean, sd and quantiles (N, L) or (N, P, L) at `levels`; classification has probs (N, C) in
+    the order of `classes`, and labels. What a task does not have raises ValueError.
     """
 
-    mean: np.ndarray | None = None
-    sd: np.ndarray | None = None
-    quantiles: np.ndarray | None = None
+    arrays: dict[str, np.ndarray]
     levels: tuple[float, ...] = ()
-    probs: np.ndarray | None = None
     classes: tuple[str, ...] = ()
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self._array("mean")
+
+    @property
+    def sd(self) -> np.ndarray:
+        return self._array("sd")
+
+    @property
+    def quantiles(self) -> np.ndarray:
+        return self._array("quantiles")
+
+    @property
+    def probs(self) -> np.ndarray:
+        return self._array("probs")
 
     @property
     def labels(self) -> np.ndarray:
         """The likeliest class of each row."""
-        if self.probs is None:
-            raise ValueError("a regression has no labels; use mean")
         return np.asarray(self.classes)[self.probs.argmax(1)]
 
     def columns(self) -> dict[str, np.ndarray]:
         """Arrays (N,) by column: mean, sd, q2.5, ...; or class and p_LABEL. Outputs are numbered from 0."""
-        if self.probs is not None:
+        if self.classes:
             shares = {f"p_{name}": self.probs[:, i] for i, name in enumerate(self.classes)}
             return {"class": self.labels} | shares
         several = self.mean.ndim == 2
-        outputs = self.mean.shape[1] if several else 1
-        out = {}
-        for p in range(outputs):
+        out: dict[str, np.ndarray] = {}
+        for p in range(self.mean.shape[1] if several else 1):
             tail, pick = (f"_{p}", (slice(None), p)) if several else ("", (slice(None),))
             out[f"mean{tail}"], out[f"sd{tail}"] = self.mean[pick], self.sd[pick]
             for i, level in enumerate(self.levels):
                 out[f"q{100 * level:g}{tail}"] = self.quantiles[pick][:, i]
         return out
+
+    def _array(self, name: str) -> np.ndarray:
+        if name not in self.arrays:
+            has = ", ".join(self.arrays)
+            raise ValueError(f"no {name} in a prediction of this task; it has {has}")
+        return self.arrays[name]
 
     def frame(self) -> pd.DataFrame:
         """The columns as a DataFrame, one row per input."""
@@ -93,26 +110,24 @@ class Fitted:
         classes = self.transform.classes
         parts = predictive_chunks(self.model, X, protocol, seed, self.transform.outputs, len(classes))
         if classes:
-            probs = [part.probs for _, part in parts]
-            return Prediction(probs=_joined(probs, (0, len(classes))), classes=classes)
+            probs = [_probs(part) for _, part in parts]
+            return Prediction({"probs": _joined(probs, (0, len(classes)))}, classes=classes)
         levels = np.asarray(quantiles, np.float64)
         shift, scale, P = self.transform.y_mean, self.transform.y_std, self.transform.outputs
-        found = [
-            (p.mixture_mean(), p.mixture_sd(), quantiles_of(p, levels, protocol["draws"], seed, start))
-            for start, p in parts
-        ]
-        mean, sd, q = (
-            _joined(arrays, shape)
-            for arrays, shape in zip(
-                zip(*found, strict=True) if found else ((), (), ()),
-                ((0, P), (0, P), (0, P, len(levels))),
-                strict=True,
-            )
-        )
-        mean, sd, q = mean * scale + shift, sd * scale, q * scale[:, None] + shift[:, None]
+        means, sds, found = [], [], []
+        for start, part in parts:
+            means.append(part.mixture_mean() * scale + shift)
+            sds.append(part.mixture_sd() * scale)
+            q = quantiles_of(part, levels, protocol["draws"], seed, start)
+            found.append(q * scale[:, None] + shift[:, None])
+        arrays = {
+            "mean": _joined(means, (0, P)),
+            "sd": _joined(sds, (0, P)),
+            "quantiles": _joined(found, (0, P, len(levels))),
+        }
         if P == 1:
-            mean, sd, q = mean[:, 0], sd[:, 0], q[:, 0]
-        return Prediction(mean=mean, sd=sd, quantiles=q, levels=tuple(float(v) for v in levels))
+            arrays = {name: array[:, 0] for name, array in arrays.items()}
+        return Prediction(arrays, levels=tuple(float(level) for level in levels))
 
 
 def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
@@ -173,16 +188,22 @@ def predictive_chunks(
 
 def quantiles_of(predictive: Predictive, levels: np.ndarray, draws: int, seed: int, first: int) -> np.ndarray:
     """Quantiles (N, P, L): exact of a small mixture, else those of `draws` draws, as in an evaluation."""
-    if predictive.kind == "mixture" and predictive.num_components <= EXACT_COMPONENTS:
+    if predictive.mean is not None and predictive.var is not None:
         S, N, P = predictive.mean.shape
-        mean, sd = (
-            np.ascontiguousarray(a.reshape(S, N * P).T) for a in (predictive.mean, predictive.var**0.5)
-        )
-        weights = predictive.weights
-        weights = None if weights is None else np.repeat(weights, P, axis=1).T
-        return mixture_quantiles(mean, sd, weights, levels).reshape(N, P, -1)
+        if S <= EXACT_COMPONENTS:
+            moments = predictive.mean, np.sqrt(predictive.var)
+            mean, sd = (np.ascontiguousarray(array.reshape(S, N * P).T) for array in moments)
+            weights = predictive.weights
+            weights = None if weights is None else np.repeat(weights, P, axis=1).T
+            return mixture_quantiles(mean, sd, weights, levels).reshape(N, P, -1)
     found = np.quantile(predictive.draw(draws, seed, first), levels, axis=0)  # L, N, P
     return found.transpose(1, 2, 0)
+
+
+def _probs(predictive: Predictive) -> np.ndarray:
+    if predictive.probs is None:
+        raise ValueError(f"a model of classes must predict probabilities, not {predictive.kind}")
+    return predictive.probs
 
 
 def _joined(arrays: Sequence[np.ndarray], empty: tuple[int, ...]) -> np.ndarray:

@@ -81,4 +81,4 @@ def create(name: str, space: Space, trials: int, seed: int) -> Sampler:
     """The sampler of that name."""
     if name not in SAMPLERS:
         raise UserError(f"no sampler '{name}'; allowed: {', '.join(SAMPLERS)}")
-    return {"random": Random, "optuna": Optuna}[name](space, trials, seed)
+    return Optuna(space, trials, seed) if name == "optuna" else Random(space, trials, seed)

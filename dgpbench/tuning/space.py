@@ -145,5 +145,5 @@ def _list(text: str, folders: Sequence[Path]) -> Axis | None:
     name = override.key_or_group
     if not override.is_sweep_override():
         return None
-    values = values_of(override, text, options(name, folders) if name in groups(folders) else ())
+    values = values_of(override, text, list(options(name, folders)) if name in groups(folders) else [])
     return Axis(name, "list", values=tuple(values))

@@ -48,7 +48,7 @@ class Trial:
     @property
     def score(self) -> float | None:
         """Mean validation log-likelihood, original units; None where the trial failed."""
-        if self.status != "done":
+        if self.unit is None or self.status != "done":
             return None
         metrics = self.unit.record["metrics"]
         return next((metrics[name] for name in OBJECTIVES if metrics.get(name) is not None), None)

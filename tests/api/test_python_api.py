@@ -96,6 +96,8 @@ def test_classes_come_with_their_labels(place):
     assert found.classes == ("blue", "green", "red")
     np.testing.assert_allclose(found.probs[:, 2], held["p_2"], rtol=1e-6)
     assert list(found.columns()) == ["class", "p_blue", "p_green", "p_red"]
+    with pytest.raises(ValueError, match="no mean in a prediction of this task; it has probs"):
+        found.mean  # noqa: B018
     assert set(found.labels) <= {"blue", "green", "red"}
     np.testing.assert_allclose(found.probs.sum(1), 1.0)
     right = found.labels == labels[split.rows_test]
