@@ -14,7 +14,6 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.plain_text import csv_value, markdown, visible
 from dgpbench.store.filters import select
-from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
 from dgpbench.store.summary import NAMES, Mean, per_config, per_record
 
@@ -52,8 +51,8 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--export",
-        metavar="FILE.jsonl.gz",
-        help="write the records to this file too, as in results/reference",
+        metavar="FILE",
+        help="write the records to this file too: results.parquet, or .jsonl.gz as in results/reference",
     )
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
@@ -72,6 +71,8 @@ def main(args) -> int:
         print(f"no {what}{suffix} in {results}")
         return 0
     if args.export:
+        from dgpbench.api.exports import export
+
         export(units, args.export)
     each = args.each or args.failed
     metrics = [] if args.failed and not args.metric else _metrics(args.metric, units)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
 from dgpbench.store import seal
 from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
@@ -87,13 +88,19 @@ def find_done(results: str | Path, cfg: dict, key: str) -> Unit | None:
 
 
 def scan(
-    results: str | Path, *, reference: bool = True, traces: bool = False, warn: Warn = to_stderr
+    results: str | Path,
+    *,
+    reference: bool = True,
+    traces: bool = False,
+    trials: bool = False,
+    warn: Warn = to_stderr,
 ) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
     Of several records with one key the first in this order stays: the user's own before reference, done
     before not done, the latest. Without `traces`, training.trace is left out: of ten thousand records it is
-    most of the memory.
+    most of the memory. Without `trials`, those of `dgpbench tune` are left out: they have no test metrics and
+    stand beside no others.
     """
     found: dict[str, Unit] = {}
     for unit in scan_own(results, warn, traces):
@@ -107,7 +114,7 @@ def scan(
             held = found.get(unit.record["key"])
             if held is None or held.record["status"] != "done":
                 found[unit.record["key"]] = unit
-    return list(found.values())
+    return [unit for unit in found.values() if trials or not is_trial(unit.record["config"])]
 
 
 def _rank(unit: Unit) -> tuple:
