@@ -20,6 +20,7 @@ VERBS = {
     "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
     "data": ("dgpbench.data.commands", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.store.show", "finished runs as a table"),
+    "compare": ("dgpbench.cli.compare", "compare models on datasets, from plain runs"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 import yaml
 
-from dgpbench.conftree import options
+from dgpbench.conftree import config_folders, options
 from dgpbench.errors import UserError
 from dgpbench.keys import config_key, later_defaults
 from dgpbench.protocol import num_splits
@@ -26,6 +27,7 @@ class Cell:
     place: Place
     published: Published | None = None
     expected: int | None = None  # splits; None where ours cannot be had
+    wanted: tuple[int, ...] | None = None  # which splits; None for the first `expected`
     absent: str | None = None  # why ours cannot be had
     config_key: str | None = None
     values: dict[int, float] = field(default_factory=dict)
@@ -38,7 +40,8 @@ class Cell:
     def missing(self) -> list[int]:
         """Splits of which there is no record."""
         seen = {*self.values, *self.failed, *self.lacking}
-        return [split for split in range(self.expected or 0) if split not in seen]
+        wanted = range(self.expected or 0) if self.wanted is None else self.wanted
+        return [split for split in wanted if split not in seen]
 
     @property
     def count(self) -> str:
@@ -62,15 +65,15 @@ class Variant:
 
 
 @lru_cache(maxsize=256)
-def _composed(experiment: str, overrides: tuple[str, ...]) -> dict:
+def _composed(place_words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -> dict:
     from dgpbench.config import compose
 
-    return compose([f"experiment={experiment}", *overrides])
+    return compose(place_words, config_dirs)
 
 
 def cell_config(place: Place, dataset: dict) -> dict:
     """The config of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
-    return {**_composed(place.experiment, place.overrides), "dataset": dataset}
+    return {**_composed(place.words, place.config_dirs), "dataset": dataset}
 
 
 class Records:
@@ -98,7 +101,7 @@ class Records:
                     found[data_hash] = key
         if len(found) < 2:
             return next(iter(found.values()), None)
-        stated = _stated_hash(place.dataset)
+        stated = _stated_hash(place)
         return found[stated] if stated in found else max(found.values(), key=self._weight)
 
     def _weight(self, key: str) -> tuple:
@@ -106,20 +109,21 @@ class Records:
         return sum(r["status"] == "done" for r in records), max(r["finished"] for r in records)
 
 
-def _stated_hash(dataset: str) -> str | None:
-    return _facts(dataset).get("data_sha256")
+def _stated_hash(place: Place) -> str | None:
+    path = options("dataset", config_folders(place.config_dirs)).get(place.dataset)
+    return _facts(path).get("data_sha256") if path else None
 
 
 @lru_cache(maxsize=256)
-def _facts(dataset: str) -> dict:
-    """What the yaml file of a dataset says; nothing if there is none."""
-    path = options("dataset").get(dataset)
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path else {}
+def _facts(path: Path) -> dict:
+    """What the yaml file of a dataset says."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
     """All cells of a table with their records and published numbers."""
-    experiments, datasets = options("experiment"), options("dataset")
+    folders = config_folders(spec.config_dirs)
+    experiments, datasets = options("experiment", folders), options("dataset", folders)
     cells = {}
     for position, place in spec.places.items():
         cell = cells[position] = Cell(place, find(place.published))
@@ -127,10 +131,10 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
         if cell.absent:
             continue
         try:
-            protocol = _composed(place.experiment, place.overrides)["protocol"]
-            splits = num_splits(_facts(place.dataset), protocol)
+            protocol = _composed(place.words, place.config_dirs)["protocol"]
+            splits = num_splits(_facts(datasets[place.dataset]), protocol)
         except UserError as error:
-            cell.absent = f"experiment {place.experiment} does not compose: {error}"
+            cell.absent = f"{' '.join(place.words)} does not compose: {error}"
             continue
         cell.expected = min(splits, place.splits or splits)
         cell.config_key = records.key_of(place)
@@ -139,9 +143,9 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
 
 
 def _absent(place: Place, experiments: dict, datasets: dict) -> str | None:
-    if not place.experiment:
+    if not place.runs:
         return "dgpbench has no experiment for this"
-    if place.experiment not in experiments:
+    if place.experiment and place.experiment not in experiments:
         return f"no experiment {place.experiment} yet"
     return None if place.dataset in datasets else f"no dataset {place.dataset} in the catalogue"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from shlex import quote
 
 from dgpbench.report.cells import Cell
 
@@ -19,11 +20,8 @@ def sweep_command(cells: Sequence[Cell]) -> str:
     """The command of all that is missing in cells of one experiment; a sweep leaves out what is done."""
     datasets = ",".join(dict.fromkeys(cell.place.dataset for cell in cells))
     splits = sorted({split for cell in cells for split in cell.missing})
-    few = (
-        [f"split={','.join(map(str, splits))}"]
-        if len(splits) < cells[0].expected or cells[0].place.splits
-        else []
-    )
+    chosen = cells[0].place.splits or cells[0].wanted is not None  # not simply all splits of the protocol
+    few = [f"split={','.join(map(str, splits))}"] if chosen else []
     return " ".join(["dgpbench sweep", *_settings(cells[0]), f"dataset={datasets}", *few])
 
 
@@ -55,7 +53,7 @@ def _one_for_all(group: Sequence[Cell]) -> str:
 
 
 def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Cells that lack something, together where one sweep would do."""
+    """Cells that lack something, together where one sweep serves them all."""
     found: dict[tuple, list[Cell]] = {}
     for cell in cells:
         if cell.missing:
@@ -65,4 +63,5 @@ def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
 
 
 def _settings(cell: Cell) -> list[str]:
-    return [f"experiment={cell.place.experiment}", *cell.place.overrides]
+    folders = [word for folder in cell.place.config_dirs for word in ("--config-dir", folder)]
+    return [quote(word) for word in (*folders, *cell.place.words)]
