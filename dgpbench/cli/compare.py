@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from dgpbench.cli.tables import add_source_arguments
+from dgpbench.cli.tables import add_config_dir, add_source_arguments, reference_of
 from dgpbench.errors import UserError
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
@@ -34,7 +34,10 @@ def add_parser(subparsers) -> None:
     parser.add_argument("overrides", nargs="*", metavar="name=values", help="as for sweep")
     parser.add_argument("--run", action="store_true", help="first run what is missing, as sweep does")
     parser.add_argument(
-        "--metric", default="test_loglik", metavar="NAME", help="such as rmse, crps, accuracy (default: loglik)"
+        "--metric",
+        default="test_loglik",
+        metavar="NAME",
+        help="such as rmse, crps, accuracy (default: loglik)",
     )
     parser.add_argument("--against", metavar="COLUMN", help="column that tests compare with (default: first)")
     parser.add_argument("--format", choices=FORMATS, default="terminal", help="default: terminal")
@@ -42,13 +45,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "-o", "--output", default="figures", metavar="DIR", help="folder of the plots (default: figures)"
     )
-    parser.add_argument(
-        "--config-dir",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
+    add_config_dir(parser)
     add_source_arguments(parser)
 
 
@@ -64,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
         find_metric(args.metric, METRICS)
         _check_run(question, args)
         _run(args, results)
-    units = scan(results, reference=not args.no_reference, traces=args.plot)
+    units = scan(results, reference=reference_of(args, results), traces=args.plot)
     comparison = compare(
         args.overrides,
         units,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from dgpbench.cli.tables import add_source_arguments, results_folder
+from dgpbench.cli.tables import add_source_arguments, reference_of, results_folder
 from dgpbench.errors import UserError
 
 
@@ -44,7 +44,8 @@ def main(args: argparse.Namespace) -> int:
         )
     chosen = [figures.find(name) for name in named] or list(figures.figure_specs().values())
     output = output_folder(args.output)
-    units = scan(results_folder(args), reference=not args.no_reference, traces=True)
+    results = results_folder(args)
+    units = scan(results, reference=reference_of(args, results), traces=True)
     for spec in chosen:
         try:
             picture = figures.make(spec, units, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dgpbench.cli.tables import add_source_arguments, results_folder
+from dgpbench.cli.tables import add_source_arguments, reference_of, results_folder
 
 
 def add_parser(subparsers) -> None:
@@ -25,7 +25,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.store.scan import scan
 
     results, output = results_folder(args), Path(args.output)
-    units = scan(results, reference=not args.no_reference, traces=True)
+    units = scan(results, reference=reference_of(args, results), traces=True)
     text, undrawn = page(units, results, output)
     output.mkdir(parents=True, exist_ok=True)
     path = put(output / "index.html", text.encode())

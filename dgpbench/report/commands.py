@@ -7,6 +7,8 @@ from shlex import quote
 
 from dgpbench.report.cells import Cell
 
+SHOWN_SPLITS = 4  # one by one in a command; more are a range
+
 
 def run_command(cell: Cell, split: int) -> str:
     """The command of one unit."""
@@ -21,8 +23,16 @@ def sweep_command(cells: Sequence[Cell]) -> str:
     datasets = ",".join(dict.fromkeys(cell.place.dataset for cell in cells))
     splits = sorted({split for cell in cells for split in cell.missing})
     chosen = cells[0].place.splits or cells[0].wanted is not None  # not simply all splits of the protocol
-    few = [f"split={','.join(map(str, splits))}"] if chosen else []
+    few = [_split_word(splits)] if len(splits) < cells[0].expected or chosen else []
     return " ".join(["dgpbench sweep", *_settings(cells[0]), f"dataset={datasets}", *few])
+
+
+def _split_word(splits: Sequence[int]) -> str:
+    """split=3,7 or, of many that follow each other, 'split=range(3,20)'."""
+    first, last = splits[0], splits[-1]
+    if len(splits) > SHOWN_SPLITS and len(splits) == last - first + 1:
+        return quote(f"split=range({first},{last + 1})")
+    return f"split={','.join(map(str, splits))}"
 
 
 def missing(cells: Iterable[Cell]) -> list[str]:

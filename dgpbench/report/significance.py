@@ -130,7 +130,9 @@ def rank_groups(table: Table) -> tuple[pd.DataFrame, float | None, float | None]
 
 def _on_common_splits(wide: pd.DataFrame) -> pd.DataFrame:
     """Of each dataset the splits that all of its columns with runs have."""
-    kept = [part[part[part.columns[part.notna().any()]].notna().all(axis=1)] for _, part in wide.groupby("row")]
+    kept = [
+        part[part[part.columns[part.notna().any()]].notna().all(axis=1)] for _, part in wide.groupby("row")
+    ]
     return pd.concat(kept) if kept else wide
 
 

@@ -170,9 +170,7 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
     for row in rows:
         for column in columns:
             merged = {**CELL_FIELDS, **base, **_fields(row), **_fields(column)}
-            merged["overrides"] = tuple(
-                map(str, (*row.get("overrides", ()), *column.get("overrides", ())))
-            )
+            merged["overrides"] = tuple(map(str, (*row.get("overrides", ()), *column.get("overrides", ()))))
             place = Place(row["label"], column["label"], **merged, published=_wanted(published, row, column))
             places[row["label"], column["label"]] = place
     rest = {key: tree[key] for key in OWN_FIELDS - {"rows", "columns", "published"} if key in tree}

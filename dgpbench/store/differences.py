@@ -62,7 +62,9 @@ def command(record: dict) -> str:
 
 def _choices(record: dict) -> list[tuple[str, bool]]:
     """The groups' options that the record names, and whether each is what its model would take anyway."""
-    folders = [Path(f) for f in record["config"].get("paths", {}).get("config_dirs") or () if Path(f).is_dir()]
+    folders = [
+        Path(f) for f in record["config"].get("paths", {}).get("config_dirs") or () if Path(f).is_dir()
+    ]
     known = {group: options(group, [conf_dir(), *folders]) for group in GROUPS}
     chosen = [(group, record[group]) for group in GROUPS if record[group] in known[group]]
     usual = {"inference": "fast", "protocol": "clean"}

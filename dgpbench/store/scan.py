@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,11 +75,15 @@ def find_done(results: str | Path, cfg: dict, key: str) -> Unit | None:
 
 
 def scan(
-    results: str | Path, *, reference: bool = True, traces: bool = False, warn: Warn = to_stderr
+    results: str | Path,
+    *,
+    reference: bool | Sequence[Path] = True,
+    traces: bool = False,
+    warn: Warn = to_stderr,
 ) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
-    Of several records with one key the first in this order stays: the user's own before reference, done
+    `reference` names the folders of reference records; true stands for that of `results`. Of several records with one key the first in this order stays: the user's own before reference, done
     before not done, the latest. Without `traces`, training.trace is left out: of ten thousand records it is
     most of the memory.
     """
@@ -90,8 +94,9 @@ def scan(
             unit, other = sorted((found[key], unit), key=_rank, reverse=True)
             warn(f"{other.path} has the same key as {unit.path}; it is left out")
         found[key] = unit
-    if reference:
-        for unit in _lean(_reference(Path(results) / REFERENCE, warn), traces):
+    folders = [Path(results) / REFERENCE] if reference is True else reference or ()
+    for folder in folders:
+        for unit in _lean(_reference(folder, warn), traces):
             held = found.get(unit.record["key"])
             if held is None or held.record["status"] != "done":
                 found[unit.record["key"]] = unit

@@ -48,7 +48,9 @@ def picture(spec, table: Table) -> Picture:
             figure.legend(handles, labels, loc="outside lower right", ncols=3)
         figure.supxlabel(table.spec.units, fontsize=8)
 
-    return Picture(spec.name, spec.title, data, paint, (max(3.6, 2.3 * columns + label), height), _notes(table))
+    return Picture(
+        spec.name, spec.title, data, paint, (max(3.6, 2.3 * columns + label), height), _notes(table)
+    )
 
 
 def _panel(axes, cells, table: Table, theme: dict) -> None:

@@ -62,10 +62,10 @@ def picture(spec, table: Table) -> Picture:
 
 
 def second_ticks(low: float, high: float) -> list[float]:
-    """At most MOST_TICKS round numbers of a logarithmic axis: 1, 2, 5, ... or 1, 10, ... or fewer powers."""
+    """At most MOST_TICKS round numbers of a logarithmic axis: as many as fit, powers of ten last."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     powers = range(first, last + 1)
-    for digits in ((1, 2, 5), (1, 3), (1,)):
+    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
         ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
         ticks = [tick for tick in ticks if low <= tick <= high]
         if len(ticks) <= MOST_TICKS:

@@ -56,9 +56,7 @@ def compare(
         by_data.setdefault(unit.record["dataset"], []).append(unit)
     rows = question.rows or _begun(question, by_data)
     columns, notes = _distinct(question, rows[0])
-    configs = {
-        (row.label, column.label): question.config(row, column) for row in rows for column in columns
-    }
+    configs = {(row.label, column.label): question.config(row, column) for row in rows for column in columns}
     refuse({column.label: configs[rows[0].label, column.label] for column in columns})
     cells = {}
     for row in rows:
@@ -126,7 +124,9 @@ def _keys(
     configs: dict[Asked, dict], row: Asked, units: Sequence[Unit]
 ) -> tuple[dict[Asked, str | None], list[str]]:
     """The config_key of each column that has records, all on the same data; notes on what that leaves out."""
-    held = {unit.record["config_key"] for unit in units if _same_file(unit.record, next(iter(configs.values())))}
+    held = {
+        unit.record["config_key"] for unit in units if _same_file(unit.record, next(iter(configs.values())))
+    }
     by_hash: dict[str, dict[Asked, str]] = {}
     for data_hash in {unit.record["data_hash"] for unit in units if unit.record["data_hash"]}:
         for column, config in configs.items():

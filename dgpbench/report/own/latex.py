@@ -12,7 +12,9 @@ def render(comparison: Comparison) -> str:
     """booktabs table with caption and label; settings, budgets and marks as comments."""
     lines = []
     for line in columns_grid(comparison).data.to_dict("records"):
-        facts = [f"{name} {_shown(value)}" for name, value in line.items() if name != "column" and _said(value)]
+        facts = [
+            f"{name} {_shown(value)}" for name, value in line.items() if name != "column" and _said(value)
+        ]
         lines.append(f"{line['column']}: {', '.join(facts)}")
     for text in marks(comparison):
         lines.append(f"note: {text}")

@@ -107,7 +107,9 @@ def shown(summary: Summary, digits: int) -> str:
 def _detail(cell: Cell) -> tuple[str, ...]:
     lines = [f"split {split} {text}" for split, text in cell.failed.items()]
     if cell.missing:
-        lines.append(f"no record of splits {few(cell.missing)}: {commands.run_command(cell, cell.missing[0])}")
+        lines.append(
+            f"no record of splits {few(cell.missing)}: {commands.run_command(cell, cell.missing[0])}"
+        )
     return (*lines, *([f"config {cell.config_key[:8]}"] if cell.config_key else []))
 
 
@@ -240,9 +242,13 @@ def tests_grids(comparison: Comparison) -> list[Grid]:
     sets = int(ranks.n.min()) if len(ranks) else 0
     if cd is not None:
         friedman = f"; Friedman p = {p:.3g}" if p is not None else ""
-        notes.append(f"average ranks over {sets} datasets: critical difference {cd:.2f} (Nemenyi, 5 %){friedman}")
+        notes.append(
+            f"average ranks over {sets} datasets: critical difference {cd:.2f} (Nemenyi, 5 %){friedman}"
+        )
     elif sets:
-        notes.append(f"no critical difference of ranks below {LEAST_SETS} datasets with all columns: {sets} here")
+        notes.append(
+            f"no critical difference of ranks below {LEAST_SETS} datasets with all columns: {sets} here"
+        )
     formats = {
         **dict.fromkeys(("P(worse)", "P(equal)", "P(better)"), ".2f"),
         **dict.fromkeys(("mean difference", "median difference"), ".4f"),
