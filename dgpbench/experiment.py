@@ -11,14 +11,14 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
 from dgpbench.config import config_key, deviations, run_key
+from dgpbench.config.keys import later_defaults
+from dgpbench.config.protocol import num_splits
 from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate import Evaluation, evaluate
-from dgpbench.keys import later_defaults
 from dgpbench.machine import describe_device, git_commit, versions
 from dgpbench.models.base import check_task, create
-from dgpbench.protocol import num_splits
 from dgpbench.store import read
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.scan import Unit, find_done

@@ -10,16 +10,16 @@ import sys
 from collections.abc import Sequence
 
 from dgpbench import __version__
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import Interrupted, UserError
-from dgpbench.suggest import did_you_mean
 
 # Each verb's module has add_parser(subparsers) and main(args) -> exit code.
 VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
     "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
     "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
-    "data": ("dgpbench.data.commands", "list, show, fetch and verify datasets"),
-    "show": ("dgpbench.store.show", "finished runs as a table"),
+    "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
+    "show": ("dgpbench.cli.show", "finished runs as a table"),
     "compare": ("dgpbench.cli.compare", "compare models on datasets, from plain runs"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
@@ -29,7 +29,7 @@ VERBS = {
     "merge": ("dgpbench.cli.merge", "take in results from another machine"),
     "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
-    "perf": ("dgpbench.perf.command", "measure training steps beside GPflow, GPflux and GPyTorch"),
+    "perf": ("dgpbench.cli.perf", "measure training steps beside GPflow, GPflux and GPyTorch"),
     "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
     "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
 }

@@ -12,8 +12,8 @@ from dgpbench.errors import UserError
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
 EPILOG = """\
-The words are those of sweep: lists a,b,c make columns (models, settings) or rows (datasets), split=0,1,2 chooses
-splits; without dataset= every dataset with such runs is a row. examples:
+The words are those of sweep: lists a,b,c make columns (models, settings) or rows (datasets), split=0,1,2
+chooses splits; without dataset= every dataset with such runs is a row. examples:
 
   dgpbench compare model=sgp,dgp2,dgp3 dataset=boston,energy,concrete
   dgpbench compare model=sgp,dgp2 dataset=energy budget.steps=2000 --run

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from dgpbench.conftree import conf_dir, groups, main_fields, options
+from dgpbench.config.tree import conf_dir, groups, main_fields, options
 
 SCRIPTS = {
     "bash": """\

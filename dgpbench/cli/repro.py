@@ -75,7 +75,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _run(plan, todo: list[int], reference, args, end: float, note) -> None:
     from dgpbench.store.write import ensure_writable
-    from dgpbench.sweep.local import run_local
+    from dgpbench.sweep.launchers.local import run_local
     from dgpbench.sweep.repro import Publisher
 
     ensure_writable(plan.results)

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from dgpbench.conftree import explanation, groups, main_fields, options
+from dgpbench.config.tree import explanation, groups, main_fields, options
 from dgpbench.errors import UserError
 
 

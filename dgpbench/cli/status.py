@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
-from dgpbench.suggest import did_you_mean
 
 WATCH_SECONDS = 2.0
 

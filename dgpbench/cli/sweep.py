@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from dgpbench.conftree import conf_dir, fields, options
+from dgpbench.config.tree import conf_dir, fields, options
 from dgpbench.errors import UserError
 
 
@@ -89,15 +89,15 @@ def _launch(plan, todo: list[int], args) -> bool:
     force, name = args.retry == "all", plan.launcher.name
     try:
         if name == "local":
-            from dgpbench.sweep.local import run_local
+            from dgpbench.sweep.launchers.local import run_local
 
             run_local(plan, todo, force=force, watcher=watcher)
         elif name == "slurm":
-            from dgpbench.sweep.slurm import run_slurm
+            from dgpbench.sweep.launchers.slurm import run_slurm
 
             return run_slurm(plan, todo, force=force, watcher=watcher, detach=args.detach)
         else:
-            from dgpbench.sweep.on_ray import run_ray
+            from dgpbench.sweep.launchers.ray import run_ray
 
             run_ray(plan, todo, force=force, watcher=watcher)
     finally:

@@ -109,9 +109,9 @@ def main(args: argparse.Namespace) -> int:
 
         tables = all_tables(scan(folder, reference=reference_of(args, folder)), folder)
     if args.missing:
-        from dgpbench.report.commands import missing
+        from dgpbench.report.missing import commands
 
-        for command in dict.fromkeys(c for table in tables for c in missing(table.cells.values())):
+        for command in dict.fromkeys(c for table in tables for c in commands(table.cells.values())):
             print(command)
         return 0
     grids = [grid for table in tables for grid in _grids(table, args)] if names else _overview(tables, folder)
@@ -140,11 +140,11 @@ def _grids(table, args: argparse.Namespace) -> list:
 
         grids += significance_grids(table, args.against)
     if args.calibration:
-        from dgpbench.report.extras import calibration
+        from dgpbench.report.calibration import calibration
 
         grids.append(calibration(table))
     if args.frontier:
-        from dgpbench.report.extras import frontier
+        from dgpbench.report.frontier import frontier
 
         grids.append(frontier(table))
     if args.compare:
@@ -159,7 +159,7 @@ def _overview(tables: list, folder: Path) -> list:
     from dataclasses import replace
 
     from dgpbench.report.compare import comparison
-    from dgpbench.report.extras import overview
+    from dgpbench.report.overview import overview
 
     begun = [table for table in tables if table.done or table.failed]
     compared = [replace(comparison(table), notes=(), missing=()) for table in begun]

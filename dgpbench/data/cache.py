@@ -14,8 +14,8 @@ import numpy as np
 from dgpbench.data import arrays
 from dgpbench.data.catalogue import Entry, Source
 from dgpbench.data.files import make_folder, probe_file, read_json, sha256_file, write_json, writing
-from dgpbench.data.readers import read_rows
-from dgpbench.data.sources import Note, obtain, silent
+from dgpbench.data.readers.formats import read_rows
+from dgpbench.data.sources.chain import Note, obtain, silent
 from dgpbench.errors import UserError
 
 READER_VERSION = 1  # raise when a reader's numbers change: caches written before are read anew
@@ -50,7 +50,7 @@ def key_of(value: Any) -> str:
 def load_data(entry: Entry, paths: dict, note: Note = silent) -> Data:
     """The parsed dataset: from the cache when it is whole, else read from its source and cached."""
     if entry.on_demand:
-        from dgpbench.data.on_demand import load
+        from dgpbench.data.generated.on_demand import load
 
         return load(entry)
     return load_recipe(recipe_of(entry, paths), entry.name, note)
@@ -122,9 +122,9 @@ def recipe_of(entry: Entry, paths: dict, row_number: bool = False) -> Recipe:
     if row_number and entry.row_number is not None:
         return _with_row_number(entry, paths)
     if entry.kind == "synthetic":
-        from dgpbench.data.synthetic import recipe
+        from dgpbench.data.generated.synthetic import recipe
     elif entry.kind == "csv":
-        from dgpbench.data.own import recipe
+        from dgpbench.data.readers.user_file import recipe
     else:
         recipe = _file_recipe
     return recipe(entry, paths)

@@ -8,7 +8,7 @@ import numpy as np
 
 from dgpbench.data.cache import Data
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.sources import Note
+from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 AUTO_CLASSES = 20  # under dataset.task=auto, whole numbers with more different values are a quantity

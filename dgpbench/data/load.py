@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from dgpbench.config.keys import likelihood_settings
+from dgpbench.config.protocol import check_split, own_test
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_training, code_labels
 from dgpbench.data.published import load_published
 from dgpbench.data.published import recipe as published_recipe
 from dgpbench.data.scaling import moments, scale, scale_targets
-from dgpbench.data.sources import Note, silent
+from dgpbench.data.sources.chain import Note, silent
 from dgpbench.data.split import Split
 from dgpbench.data.splits import RULES, carve_validation, shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
-from dgpbench.keys import likelihood_settings
-from dgpbench.protocol import check_split, own_test
 
 _INSPECT_VALUES = 5_000_000
 
@@ -37,7 +37,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         data = load_recipe(recipe_for(entry, cfg["paths"], protocol), entry.name, note)
     Y, classes = (data.Y, []) if entry.task == "regression" else code_labels(entry, data)
     if entry.on_demand:
-        from dgpbench.data.on_demand import split_rows
+        from dgpbench.data.generated.on_demand import split_rows
 
         train, test = split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
     elif rule != "published":
@@ -89,7 +89,7 @@ def _scaled(
         raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
     scaled_by = train if scaling == "train" else None
     if entry.on_demand:
-        from dgpbench.data.on_demand import MOMENT_ROWS
+        from dgpbench.data.generated.on_demand import MOMENT_ROWS
 
         scaled_by = train[:MOMENT_ROWS]
     if entry.pixel_max and protocol.get("pixels", "unit") == "unit":
@@ -129,7 +129,7 @@ def _scaled(
 def _density(entry: Entry):
     if entry.kind != "synthetic":
         return None
-    from dgpbench.data.synthetic import log_density
+    from dgpbench.data.generated.synthetic import log_density
 
     return log_density(entry)
 

@@ -144,6 +144,6 @@ def fetch(names: list[str], paths: dict, note) -> list[tuple[str, str | None]]:
 
 def verify(paths: dict, note) -> list[tuple[str, str | None]]:
     """Check every cached file in full: sources against their sha256, parsed arrays against their hashes."""
-    from dgpbench.data.check import verify_all
+    from dgpbench.data.verification import verify_all
 
     return verify_all(paths, note)

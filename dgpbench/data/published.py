@@ -9,8 +9,8 @@ import numpy as np
 
 from dgpbench.data.cache import Blocks, Data, Recipe, key_of, load_recipe
 from dgpbench.data.catalogue import Entry, RemoteFile, Source, catalogue
-from dgpbench.data.readers import read_rows
-from dgpbench.data.sources import Note, obtain, silent
+from dgpbench.data.readers.formats import read_rows
+from dgpbench.data.sources.chain import Note, obtain, silent
 from dgpbench.data.splits import check_index
 from dgpbench.errors import UserError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgpbench.counter import permuted
+from dgpbench.keyed_random import permuted
 
 EXPLICIT_LIMIT = 1 << 24  # above this many rows a permutation is computed row by row, never held in memory
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from dgpbench.counter import permuted
+from dgpbench.config.keys import later_defaults
 from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
@@ -19,7 +19,7 @@ from dgpbench.evaluate.loglik import mean_loglik
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.inference.bounds import Bound, data_term, weighted_latents
 from dgpbench.inference.optimise import rates_from_config
-from dgpbench.keys import later_defaults
+from dgpbench.keyed_random import permuted
 from dgpbench.models import density, init, likelihoods, prediction
 from dgpbench.models.deep_gp import DeepGP, prepare
 from dgpbench.models.joint import UNROLLED

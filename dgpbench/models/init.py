@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dgpbench.config.keys import later_defaults
 from dgpbench.errors import UserError
-from dgpbench.keys import later_defaults
 from dgpbench.models import latent, likelihoods, points, projection
 from dgpbench.models.deep_gp import DeepGP
 from dgpbench.models.kernels import PARTS, Kernel

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
-from dgpbench.suggest import did_you_mean
 
 MIXED_GPS = 5  # of an inner layer of the IWVI paper
 BATCHES_OF_DATA = 4  # training rows per row of a minibatch

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from dgpbench.conftree import config_folders, options
+from dgpbench.config.keys import config_key, later_defaults
+from dgpbench.config.protocol import num_splits
+from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
-from dgpbench.keys import config_key, later_defaults
-from dgpbench.protocol import num_splits
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
 from dgpbench.store.scan import Unit

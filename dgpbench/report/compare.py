@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dgpbench.report import commands
+from dgpbench.report import missing
 from dgpbench.report.grid import Entry, Grid, Line
 from dgpbench.report.notes import rule_notes, state_notes, title
 from dgpbench.report.numbers import cell_frame, gap_of
@@ -49,6 +49,6 @@ def comparison(table: Table) -> Grid:
         tuple(lines),
         cell_frame(table),
         tuple(notes),
-        tuple(commands.summary(table.cells.values())),
+        tuple(missing.summary(table.cells.values())),
         variant_blocks(table),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dgpbench.report import commands
+from dgpbench.report import missing
 from dgpbench.report.cells import Cell
 from dgpbench.report.rules import Difference, Summary, difference, overlapping, summarise
 from dgpbench.report.table import Table
@@ -74,7 +74,7 @@ def cell_frame(table: Table) -> pd.DataFrame:
                 "difference_stderr": gap.error if gap else None,
                 "difference_in_stderr": gap.ratio if gap else None,
                 "reason": cell.absent or "; ".join(f"split {k}: {v}" for k, v in cell.failed.items()),
-                "command": commands.run_command(cell, cell.missing[0]) if cell.missing else "",
+                "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
             }
         )
     return pd.DataFrame(lines).astype({"n_expected": "Int64"})

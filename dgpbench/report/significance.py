@@ -11,10 +11,10 @@ import math
 import numpy as np
 import pandas as pd
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.grid import Grid, plain
 from dgpbench.report.table import Table
-from dgpbench.suggest import did_you_mean
 
 ROPE = 0.01  # nat (or whatever the table's unit is): smaller differences are practically none
 PRIOR_WEIGHT = 0.5  # of one pseudo-difference of zero

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
-from dgpbench.suggest import did_you_mean
 
 FOLDER = Path(__file__).resolve().parent / "specs"
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dgpbench.report import commands
+from dgpbench.report import missing
 from dgpbench.report.cells import Cell
 from dgpbench.report.grid import Entry, Grid, Line, number, plain, with_error
 from dgpbench.report.notes import rule_notes, state_notes, title
@@ -45,7 +45,7 @@ def side_by_side(table: Table, show: str = "both") -> Grid:
         tuple(lines),
         cell_frame(table),
         tuple(notes),
-        tuple(commands.summary(table.cells.values())),
+        tuple(missing.summary(table.cells.values())),
         variant_blocks(table),
     )
 
@@ -94,7 +94,7 @@ def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
     if cell.lacking:
         lines.append(f"splits {few(cell.lacking)} done without {cell.place.metric}; dgpbench rescore")
     if cell.missing:
-        command = commands.run_command(cell, cell.missing[0])
+        command = missing.run_command(cell, cell.missing[0])
         lines.append(f"no record of splits {few(cell.missing)}: {command}")
     if w:
         lines.append(f"median Shapiro W {w.mean:.4f}")

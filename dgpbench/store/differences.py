@@ -7,11 +7,11 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from dgpbench.conftree import conf_dir, options
+from dgpbench.config.checks import flatten
+from dgpbench.config.keys import LATER_DEFAULTS, settings
+from dgpbench.config.schema import show_value
+from dgpbench.config.tree import conf_dir, options
 from dgpbench.errors import UserError
-from dgpbench.keys import LATER_DEFAULTS, settings
-from dgpbench.schema import show_value
-from dgpbench.validate import flatten
 
 GROUPS = ("model", "inference", "protocol")
 NOT_OF_THE_FILE = ("dataset.name", "dataset.title", "dataset.traps", "dataset.path")

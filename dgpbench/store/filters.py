@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from dgpbench.config.checks import flatten
+from dgpbench.config.schema import show_value
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
-from dgpbench.schema import show_value
 from dgpbench.store.scan import Unit
 from dgpbench.store.schema import STATUSES
-from dgpbench.suggest import did_you_mean
-from dgpbench.validate import flatten
 
 LABELS = (
     "dataset",

@@ -83,9 +83,9 @@ def scan(
 ) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
-    `reference` names the folders of reference records; true stands for that of `results`. Of several records with one key the first in this order stays: the user's own before reference, done
-    before not done, the latest. Without `traces`, training.trace is left out: of ten thousand records it is
-    most of the memory.
+    `reference` names the folders of reference records; true stands for that of `results`. Of several records
+    with one key the first in this order stays: the user's own before reference, done before not done, the
+    latest. Without `traces`, training.trace is left out: of ten thousand records it is most of the memory.
     """
     found: dict[str, Unit] = {}
     for unit in _lean(_own(Path(results), warn), traces):

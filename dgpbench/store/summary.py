@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dgpbench.store.differences import dataset_label, differences
 from dgpbench.store.scan import Unit
 
+USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless others are asked for
 NAMES = ("dataset", "model", "inference", "protocol")
 
 
@@ -32,6 +33,12 @@ def average(values: Sequence[float]) -> Mean | None:
 def training_seconds(record: dict) -> float | None:
     """Seconds in training steps, without loading, compilation and evaluation."""
     return record["training"].get("seconds")
+
+
+def usual_metrics(units: Sequence[Unit]) -> list[str]:
+    """The metrics that are shown unless others are asked for."""
+    known = {name for unit in units for name in unit.record["metrics"]}
+    return [name for name in USUAL if name in known]
 
 
 def per_record(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:

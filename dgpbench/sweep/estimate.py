@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from dgpbench.keys import settings
+from dgpbench.config.keys import settings
 from dgpbench.progress import clock
 from dgpbench.store.scan import scan
 from dgpbench.sweep.plan import Plan

@@ -1,4 +1,4 @@
-"""The metrics of a sweep's finished units: one line per dataset and config, as `dgpbench show` prints them."""
+"""Metrics of a sweep's finished units: one line per dataset and config, as `dgpbench show` prints them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dgpbench.store.formats import print_table
 from dgpbench.store.layout import RECORD
 from dgpbench.store.scan import Unit, read_record
-from dgpbench.store.show import usual_metrics
-from dgpbench.store.summary import per_config
+from dgpbench.store.summary import per_config, usual_metrics
 from dgpbench.sweep.state import State
 
 LEFT_OUT = ("config_key", "not_done")  # said by the table of states

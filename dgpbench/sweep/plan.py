@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from dgpbench.config.keys import config_key
 from dgpbench.data.files import write_json
 from dgpbench.errors import UserError
-from dgpbench.keys import config_key
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.sweep.settings import settings_of
 

@@ -8,13 +8,13 @@ from itertools import product
 from pathlib import Path
 
 from dgpbench.config import compose
-from dgpbench.conftree import config_folders, groups, options
+from dgpbench.config.keys import run_key
+from dgpbench.config.protocol import check_split, num_splits
+from dgpbench.config.schema import check_field
+from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
-from dgpbench.keys import run_key
 from dgpbench.machine import usable_cores
-from dgpbench.protocol import check_split, num_splits
-from dgpbench.schema import check_field
-from dgpbench.sweep.graft import composer
+from dgpbench.sweep.combinations import composer
 from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.settings import settings_of
 
@@ -94,7 +94,7 @@ def _values(override, text: str, names: Sequence[str]) -> list[str]:
 
 
 def _whole(name: str, values: Sequence[str]) -> list[int]:
-    from dgpbench.schema import TOP
+    from dgpbench.config.schema import TOP
 
     numbers = []
     for value in values:

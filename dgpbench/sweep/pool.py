@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from dgpbench.errors import Interrupted, UserError
 from dgpbench.sweep import lease as leasing
-from dgpbench.sweep.outcome import death, oom_kills, record_outcome
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.process import Child
 from dgpbench.sweep.state import Observer
+from dgpbench.sweep.unfinished import death, oom_kills, record_outcome
 
 TICK = 0.25  # seconds between two looks at clocks and memory
 ELSEWHERE = 60.0  # seconds to wait for units that another process runs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from dgpbench.config.schema import Field, check_field
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
-from dgpbench.schema import Field, check_field
-from dgpbench.suggest import did_you_mean
 
 COUNT, COUNT_OR_NULL = Field(int, low=1), Field(int, null=True, low=1)
 POSITIVE = Field(float, above=0)

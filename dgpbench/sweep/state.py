@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgpbench.keys import run_key
+from dgpbench.config.keys import run_key
 from dgpbench.store.layout import RECORD, labels_of, unit_folders
 from dgpbench.store.scan import Unit, read_record
 from dgpbench.sweep.lease import Lease, leases

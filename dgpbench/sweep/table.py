@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from dgpbench.config.checks import flatten
+from dgpbench.config.schema import show_value
 from dgpbench.progress import clock
-from dgpbench.schema import show_value
 from dgpbench.store.layout import labels_of
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.state import State
-from dgpbench.validate import flatten
 
 ORDER = ("done", "running", "failed", "diverged", "timeout", "oom", "interrupted", "stale", "missing")
 SHOWN_REASONS = 10

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dgpbench import config, conftree
+from dgpbench import config
+from dgpbench.config import tree
 from dgpbench.errors import UserError
 
 
@@ -239,9 +240,9 @@ def test_config_dir_must_exist(tmp_path):
 
 def test_every_option_composes_and_is_explained():
     folder = config.conf_dir()
-    for group in conftree.groups():
-        for name, path in conftree.options(group).items():
-            assert conftree.explanation(path), path.relative_to(folder)
+    for group in tree.groups():
+        for name, path in tree.options(group).items():
+            assert tree.explanation(path), path.relative_to(folder)
             if group not in ("dataset", "launcher"):
                 latent = ["model=lv_gp"] if name in ("iwvi", "optimal") else []
                 cfg = config.compose([f"{group}={name}", *latent])
@@ -249,7 +250,7 @@ def test_every_option_composes_and_is_explained():
 
 
 def test_every_field_in_the_help_is_a_field():
-    rows = conftree.main_fields()
+    rows = tree.main_fields()
     assert len(rows) > 40 and all(text for name, _, text in rows if not name.endswith("decay_steps"))
     assert config.compose([f"{name}={value}" for name, value, _ in rows]) == config.compose()
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from dgpbench import config, keys
+from dgpbench import config
+from dgpbench.config import keys
 
 DATA = "0" * 64
 GOLDEN = {  # command line: (run key, config key)

@@ -6,7 +6,7 @@ import pytest
 from small_runs import SMALL, model_fields, tasks
 
 from dgpbench.config import compose
-from dgpbench.conftree import options
+from dgpbench.config.tree import options
 from dgpbench.errors import UserError
 from dgpbench.experiment import rescore, run_unit
 from dgpbench.models.base import create

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_runs import DIM, OUTPUTS, SAMPLES, config, fitted, model_fields, tasks, unit_config
 
-from dgpbench.conftree import options
+from dgpbench.config.tree import options
 from dgpbench.experiment import run_unit
 from dgpbench.models.base import create
 from dgpbench.store import read

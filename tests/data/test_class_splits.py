@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from dgpbench.config import compose
+from dgpbench.config.protocol import num_splits
 from dgpbench.data import load_split
 from dgpbench.data.cache import Data
 from dgpbench.data.catalogue import Entry
 from dgpbench.data.labels import code_labels
 from dgpbench.data.splits import shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
-from dgpbench.protocol import num_splits
 
 
 def csv_file(folder, labels, name="own.csv", X=None):

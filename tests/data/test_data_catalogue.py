@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dgpbench.data.catalogue import RemoteFile, catalogue, entry_from_config, find
-from dgpbench.data.readers import READERS, TOGETHER
+from dgpbench.data.readers.formats import READERS, TOGETHER
 from dgpbench.errors import UserError
 
 THESIS = """challenger 23 4; fertility 100 9; concreteslump 103 7; autos 159 25; servo 167 4; breastcancer
@@ -107,7 +107,7 @@ def test_config_supplies_settings_but_no_facts():
 def test_listing_is_quick_and_imports_nothing_heavy(tmp_path):
     code = (
         "import sys, argparse\n"
-        "from dgpbench.data import commands\n"
+        "from dgpbench.cli import data as commands\n"
         "p = argparse.ArgumentParser(); commands.add_parser(p.add_subparsers())\n"
         "assert commands.main(p.parse_args(['data', 'list'])) == 0\n"
         "heavy = {'numpy', 'pandas', 'tensorflow', 'scipy', 'pyarrow'} & set(sys.modules)\n"

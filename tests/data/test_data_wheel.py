@@ -5,10 +5,10 @@ import zipfile
 
 import pytest
 
-from dgpbench.data import wheel
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import catalogue
-from dgpbench.data.download import SourceError
+from dgpbench.data.sources import wheel
+from dgpbench.data.sources.download import SourceError
 
 CARRIED = ["concrete", "power", "protein", "winered", "winewhite", "yacht", "energy", "boston", "autompg"]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dgpbench.counter import permuted
 from dgpbench.engine import batches as module
 from dgpbench.engine.batches import Batches
+from dgpbench.keyed_random import permuted
 
 
 @pytest.mark.parametrize("limit", [module.EXPLICIT_LIMIT, 0])

@@ -6,7 +6,7 @@ from csv_units import TINY
 from csv_units import config as csv_config
 
 from dgpbench.config import compose
-from dgpbench.conftree import conf_dir
+from dgpbench.config.tree import conf_dir
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_unit
 from dgpbench.report.figures import traces

@@ -10,8 +10,8 @@ from dgpbench.config import config_key
 from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.cells import Records, cell_config
-from dgpbench.report.commands import missing
 from dgpbench.report.load import load_tables, tables_of
+from dgpbench.report.missing import commands, run_command
 from dgpbench.report.table import build
 from dgpbench.store.scan import scan
 
@@ -56,19 +56,16 @@ def test_counts_of_done_failed_missing_and_records_without_the_metric():
     assert cell.missing == list(range(4, 20))
 
 
-def test_commands_of_what_is_missing(monkeypatch):
+def test_commands_of_what_is_missing():
     cells = table_of(units(GP, "boston", [-2.0, -2.5])).cells
     lacking = [cells["boston", "SGP"], cells["energy", "SGP"]]
-    monkeypatch.setattr("dgpbench.report.commands.can_sweep", lambda: False)
-    assert missing(lacking)[0] == "dgpbench run experiment=dsvi2017_sgp dataset=boston split=2"
-    assert len(missing(lacking)) == 18 + 20
-    monkeypatch.setattr("dgpbench.report.commands.can_sweep", lambda: True)
-    assert missing(lacking) == ["dgpbench sweep experiment=dsvi2017_sgp dataset=boston,energy"]
+    assert run_command(lacking[0], 2) == "dgpbench run experiment=dsvi2017_sgp dataset=boston split=2"
+    assert commands(lacking) == ["dgpbench sweep experiment=dsvi2017_sgp dataset=boston,energy"]
     few = units(GP, "boston", [-2.0, -2.5, None] + [-2.0] * 17)
-    (command,) = missing([table_of(few).cells["boston", "SGP"]])
+    (command,) = commands([table_of(few).cells["boston", "SGP"]])
     assert command == "dgpbench sweep experiment=dsvi2017_sgp dataset=boston split=2"
     single = table_of([], "2.3").cells["year", "SGP"]
-    assert missing([single]) == [
+    assert commands([single]) == [
         "dgpbench sweep experiment=dsvi2017_sgp budget.steps=100000 dataset=song split=0"
     ]
 
@@ -236,7 +233,7 @@ def test_step_times_come_from_perf_and_are_medians(tmp_path):
     assert table.cells["SGP", "CPU float64"].count == "3/3"
     assert table.cells["SGP", "CPU float64"].published.value == 0.14
     assert table.cells["DGP 2", "CPU float64"].failed == {0: "nan: the bound is not finite"}
-    assert missing([table.cells["DGP 3", "CPU float64"]]) == [
+    assert commands([table.cells["DGP 3", "CPU float64"]]) == [
         "dgpbench perf --cases a-dgp3 --systems dgpbench-float64"
     ]
     assert table.cells["SGP", "GPU"].absent and table.cells["SGP", "GPU"].published.value == 0.018

@@ -7,8 +7,8 @@ from report_units import record, unit, units, write
 
 from dgpbench.cli import main
 from dgpbench.report import figures, specs
+from dgpbench.report.calibration import calibration
 from dgpbench.report.cells import Records
-from dgpbench.report.extras import calibration
 from dgpbench.report.figures import calibration as calibration_figure
 from dgpbench.report.table import build
 

@@ -6,7 +6,7 @@ import pytest
 from report_units import record, unit, units
 
 from dgpbench.cli import main
-from dgpbench.data.letters import sections
+from dgpbench.data.generated.letters import sections
 from dgpbench.report import figures, specs
 from dgpbench.report.cells import Records
 from dgpbench.report.figures import calibration, density, marginals, projection, ranks, traces

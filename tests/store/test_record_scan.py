@@ -132,8 +132,7 @@ def test_ten_thousand_records_are_scanned_in_seconds(tmp_path):
 def test_reading_imports_nothing_heavy():
     heavy = "tensorflow pandas pyarrow numpy scipy gpflow hydra omegaconf".split()
     code = (
-        "import sys, dgpbench.store.show, dgpbench.store.scan; "
-        f"print([m for m in {heavy} if m in sys.modules])"
+        f"import sys, dgpbench.cli.show, dgpbench.store.scan; print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

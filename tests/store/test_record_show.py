@@ -9,8 +9,8 @@ import math
 import pytest
 from store_units import make_cfg, make_record
 
+from dgpbench.cli.show import add_parser, main
 from dgpbench.errors import UserError
-from dgpbench.store.show import add_parser, main
 from dgpbench.store.write import write_unit
 
 LOGLIK = {"energy": [-1.0, -1.2, -0.8], "concrete": [-3.0, -3.5, -3.1]}
@@ -41,16 +41,16 @@ def rows(capsys, results, *words):
 
 def test_groups_hold_one_config_each_with_mean_and_standard_error(capsys, results):
     table = rows(capsys, results)
-    assert [(r["dataset"], r["variant"], r["done"], r["not_done"]) for r in table] == [
-        ("concrete", "", 3, ""),
-        ("energy", "model.num_inducing=100", 3, "1 diverged"),
-        ("energy", "model.num_inducing=50", 1, ""),
+    assert [(r["dataset"], r["settings"], r["done"], r["not_done"]) for r in table] == [
+        ("concrete", "precision=float64", 3, ""),
+        ("energy", "model.num_inducing=50 precision=float64", 1, ""),
+        ("energy", "precision=float64", 3, "1 diverged"),
     ]
-    energy = table[1]
+    energy = table[2]
     assert energy["test_loglik"] == pytest.approx(-1.0)
     assert energy["test_loglik_se"] == pytest.approx(math.sqrt(0.08 / 2 / 3))
-    assert table[2]["test_loglik"] == -9.0 and table[2]["test_loglik_se"] is None
-    assert energy["seconds"] == 12.5
+    assert table[1]["test_loglik"] == -9.0 and table[1]["test_loglik_se"] is None
+    assert energy["seconds"] == 12.5 and energy["train_seconds"] is None
 
 
 def test_table_and_markdown_show_the_same_cells(capsys, results):

@@ -32,13 +32,12 @@ def harass(folder: Path, sweep: list[str], kills: int, pause: tuple[float, float
     then, and the number of kills that hit workers."""
     rng = random.Random(seed)
     log = open(folder / "harassed.log", "ab")
-    start = lambda: subprocess.Popen(
-        command("sweep", *sweep),
-        cwd=folder,
-        env=environment(),
-        stdout=log,  # noqa: E731
-        stderr=log,
-    )
+
+    def start() -> subprocess.Popen:
+        return subprocess.Popen(
+            command("sweep", *sweep), cwd=folder, env=environment(), stdout=log, stderr=log
+        )
+
     running, hits = start(), {"sweep": 0, "worker": 0}
     before: dict[Path, tuple[bytes, int]] = {}
     while sum(hits.values()) < kills:

@@ -6,7 +6,7 @@ import pytest
 from sweep_tools import data, misbehaving, records, status, sweep, write_data
 
 from dgpbench import machine
-from dgpbench.sweep import local
+from dgpbench.sweep.launchers import local
 from dgpbench.sweep.planner import make_plan
 
 
@@ -17,7 +17,7 @@ def machine_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def capacity(*words, cores=8, gpus=(), units=20):
-        for module in ("planner", "local"):
+        for module in ("planner", "launchers.local"):
             monkeypatch.setattr(f"dgpbench.sweep.{module}.usable_cores", lambda: cores)
         monkeypatch.setattr(local, "visible_gpus", lambda: list(gpus))
         return local.capacity(make_plan([*data(tmp_path), *words], fetch=True, note=print), units)

@@ -8,10 +8,10 @@ from sweep_tools import write_data
 
 from dgpbench import config
 from dgpbench.config import compose
+from dgpbench.config.keys import run_key
 from dgpbench.data.arrays import data_hash
 from dgpbench.errors import UserError
-from dgpbench.keys import run_key
-from dgpbench.sweep import graft
+from dgpbench.sweep import combinations
 from dgpbench.sweep.plan import load_plan, plans
 from dgpbench.sweep.planner import make_plan
 
@@ -112,8 +112,8 @@ def test_threads_depend_on_the_plan_and_not_on_what_is_left(here, monkeypatch):
 
 def test_ten_thousand_units_in_seconds_with_one_composition(here, monkeypatch):
     compositions = []
-    real = graft.compose
-    monkeypatch.setattr(graft, "compose", lambda *a, **k: compositions.append(a) or real(*a, **k))
+    real = combinations.compose
+    monkeypatch.setattr(combinations, "compose", lambda *a, **k: compositions.append(a) or real(*a, **k))
     began = time.perf_counter()
     plan, _ = plan_of(*here, "model=dgp2", "seed=range(500)")
     path = plan.save()
@@ -128,9 +128,11 @@ SETS = ["arm8", "bimodal", "heteroscedastic", "step"]
 
 def test_datasets_are_composed_apart_and_come_out_the_same(here, monkeypatch):
     compositions = []
-    real = graft.compose
-    monkeypatch.setattr(graft, "compose", lambda *a, **k: compositions.append(a) or real(*a, **k))
-    make = graft.composer({"dataset": SETS, "model": ["sgp", "dgp2", "dgp3"], "budget.steps": ["7"]}, ())
+    real = combinations.compose
+    monkeypatch.setattr(combinations, "compose", lambda *a, **k: compositions.append(a) or real(*a, **k))
+    make = combinations.composer(
+        {"dataset": SETS, "model": ["sgp", "dgp2", "dgp3"], "budget.steps": ["7"]}, ()
+    )
     for dataset, model in product(SETS, ("sgp", "dgp2", "dgp3")):
         words = [f"dataset={dataset}", f"model={model}", "budget.steps=7"]
         assert make(words) == real(words)
@@ -141,10 +143,10 @@ def test_datasets_are_not_composed_apart_where_something_refers_to_them(tmp_path
     (tmp_path / "model").mkdir()
     text = "defaults: [_gp, _self_]\nname: ${dataset.name}\nlayers: [gp]\n"
     (tmp_path / "model/mine.yaml").write_text(text)
-    make = graft.composer({"dataset": SETS, "model": ["mine"]}, [tmp_path])
+    make = combinations.composer({"dataset": SETS, "model": ["mine"]}, [tmp_path])
     for dataset in SETS:
         assert make([f"dataset={dataset}", "model=mine"])["model"]["name"] == dataset
-    assert not graft._separable({"dataset": ["a", "b"], "dataset.n": ["5"]}, [config.conf_dir()])
+    assert not combinations._separable({"dataset": ["a", "b"], "dataset.n": ["5"]}, [config.conf_dir()])
 
 
 def test_a_plan_that_is_none(tmp_path):

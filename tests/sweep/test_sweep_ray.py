@@ -7,10 +7,10 @@ import pytest
 from sweep_tools import data, sweep, write_data
 
 from dgpbench.errors import UserError
-from dgpbench.sweep import on_ray
-from dgpbench.sweep.outcome import record_outcome
+from dgpbench.sweep.launchers import ray as ray_launcher
 from dgpbench.sweep.planner import make_plan
 from dgpbench.sweep.state import Observer
+from dgpbench.sweep.unfinished import record_outcome
 from dgpbench.sweep.watch import Watcher
 
 
@@ -30,24 +30,24 @@ def test_without_ray_one_line_says_how_to_get_it(tmp_path):
 
 def test_an_address_where_nothing_listens_is_told_at_once():
     with pytest.raises(UserError, match=r"launcher.address=127.0.0.1:1 \(Connection refused\); start one"):
-        on_ray._check_address("127.0.0.1:1")
-    on_ray._check_address("auto")
-    on_ray._check_address(None)
+        ray_launcher._check_address("127.0.0.1:1")
+    ray_launcher._check_address("auto")
+    ray_launcher._check_address(None)
 
 
 def test_bundles_hold_units_of_one_config(plan):
-    assert on_ray._bundles(plan, range(6)) == [[0, 1], [2], [3, 4], [5]]
+    assert ray_launcher._bundles(plan, range(6)) == [[0, 1], [2], [3, 4], [5]]
 
 
 def test_a_unit_that_no_node_can_hold_is_refused(plan):
     node = {"Alive": True, "Resources": {"CPU": 4.0, "memory": 8e9}}
     cluster = lambda *nodes: SimpleNamespace(nodes=lambda: list(nodes))  # noqa: E731
-    on_ray._check_feasible(cluster(node), plan)
+    ray_launcher._check_feasible(cluster(node), plan)
     for lacking in ({"CPU": 2.0, "memory": 8e9}, {"CPU": 4.0, "memory": 4e9}):
         with pytest.raises(UserError, match="no node of the Ray cluster has 3 CPUs, 0 GPUs and 4 GB"):
-            on_ray._check_feasible(cluster({"Alive": True, "Resources": lacking}), plan)
+            ray_launcher._check_feasible(cluster({"Alive": True, "Resources": lacking}), plan)
     with pytest.raises(UserError, match="nodes: none"):
-        on_ray._check_feasible(cluster(node | {"Alive": False}), plan)
+        ray_launcher._check_feasible(cluster(node | {"Alive": False}), plan)
 
 
 def test_a_task_that_ray_loses_for_good_leaves_a_record_for_each_unit(plan):
@@ -55,7 +55,7 @@ def test_a_task_that_ray_loses_for_good_leaves_a_record_for_each_unit(plan):
         raise RuntimeError("the node died")
 
     observer = Observer(plan)
-    on_ray._ended(SimpleNamespace(get=get), None, [0, 1], plan, observer, Watcher(plan, 2, quiet=True))
+    ray_launcher._ended(SimpleNamespace(get=get), None, [0, 1], plan, observer, Watcher(plan, 2, quiet=True))
     states = observer.look([0, 1, 2])
     assert [states[i].status for i in (0, 1, 2)] == ["interrupted", "interrupted", "missing"]
     assert states[0].reason == "its Ray task failed (RuntimeError: the node died)"
@@ -72,5 +72,5 @@ def test_a_record_that_is_seen_late_is_waited_for(plan, monkeypatch):
 
     monkeypatch.setattr(observer, "look", look.__get__(observer))
     watcher = Watcher(plan, 1, quiet=True)
-    on_ray._ended(SimpleNamespace(get=lambda task: None), None, [0], plan, observer, watcher)
+    ray_launcher._ended(SimpleNamespace(get=lambda task: None), None, [0], plan, observer, watcher)
     assert watcher.ends == {"failed": 1}

@@ -8,12 +8,11 @@ import pytest
 from sweep_tools import data, write_data
 
 from dgpbench.errors import UserError
-from dgpbench.sweep import queue as slurm_queue
-from dgpbench.sweep import slurm
-from dgpbench.sweep.outcome import record_outcome
+from dgpbench.sweep.launchers import slurm, slurm_queue
+from dgpbench.sweep.launchers.slurm_queue import Queued
 from dgpbench.sweep.planner import make_plan
-from dgpbench.sweep.queue import Queued
 from dgpbench.sweep.state import Observer
+from dgpbench.sweep.unfinished import record_outcome
 from dgpbench.sweep.watch import Watcher
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dgpbench.config.schema import COUNT, POSITIVE
 from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.models import density, networks
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
 from dgpbench.models.parameters import scope
-from dgpbench.schema import COUNT, POSITIVE
 
 LOG_2PI = math.log(2.0 * math.pi)
 

@@ -11,10 +11,10 @@ import warnings
 
 import numpy as np
 
+from dgpbench.config.schema import COUNT, Field
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.models.baselines.options import option
 from dgpbench.models.baselines.threads import limited
-from dgpbench.schema import COUNT, Field
 
 GRID = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)
 FOLDS = 5

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dgpbench.config.schema import COUNT
 from dgpbench.engine.platform import tf
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
@@ -17,7 +18,6 @@ from dgpbench.models import networks
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
 from dgpbench.models.parameters import LIKELIHOOD_FLOOR, scope
-from dgpbench.schema import COUNT
 
 LOG_2PI = math.log(2.0 * math.pi)
 

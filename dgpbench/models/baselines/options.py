@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dgpbench.config.schema import Field, check_field, show_value
 from dgpbench.errors import UserError
-from dgpbench.schema import Field, check_field, show_value
 
 
 def option(cfg: dict, name: str, field: Field) -> Any:

@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import numpy as np
 
+from dgpbench.config.keys import likelihood_name, likelihood_settings
 from dgpbench.errors import UserError
-from dgpbench.keys import likelihood_name, likelihood_settings
 from dgpbench.models.likelihoods.base import Likelihood
 from dgpbench.models.likelihoods.continuous import Beta, Gamma, Gaussian, StudentT
 from dgpbench.models.likelihoods.discrete import Bernoulli, BernoulliLogit, Ordinal, Poisson

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import yaml
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.cells import Records
@@ -18,7 +19,6 @@ from dgpbench.report.figures.picture import Nothing, Picture
 from dgpbench.report.table import Table, build
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
-from dgpbench.suggest import did_you_mean
 
 FILE = Path(__file__).resolve().parent / "figures.yaml"
 KINDS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dgpbench.report.extras import frontier_frame
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panels, side_label
+from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.table import Table
 
 COLUMNS = 4

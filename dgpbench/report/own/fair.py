@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dgpbench.config.keys import later_defaults
+from dgpbench.config.schema import show_value
 from dgpbench.errors import UserError
-from dgpbench.keys import later_defaults
-from dgpbench.schema import show_value
 
 if TYPE_CHECKING:
     from dgpbench.report.own.fill import Comparison

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dgpbench.config import config_key
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.cells import SHAPIRO, Cell, by_split
 from dgpbench.report.metrics import Metric, find_metric, unit_words
@@ -15,7 +16,6 @@ from dgpbench.report.specs import CELL_FIELDS, Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit
-from dgpbench.suggest import did_you_mean
 from dgpbench.sweep.state import timed
 
 DEFAULT_METRIC = "test_loglik"

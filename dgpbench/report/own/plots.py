@@ -1,4 +1,4 @@
-"""Pictures of a comparison: dots with error bars, ranks, training curves, accuracy against seconds, calibration."""
+"""Pictures of a comparison: dots, ranks, training curves, accuracy against seconds, calibration."""
 
 from __future__ import annotations
 

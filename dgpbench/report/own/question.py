@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from dgpbench.conftree import config_folders, groups
+from dgpbench.config.protocol import check_split, num_splits
+from dgpbench.config.tree import config_folders, groups
 from dgpbench.errors import UserError
-from dgpbench.protocol import check_split, num_splits
 
 EXAMPLE = "dgpbench compare model=sgp,dgp2 dataset=boston,energy"
 
@@ -49,7 +49,7 @@ class Question:
 
 def ask(words: Sequence[str], config_dirs: Sequence[str] = ()) -> Question:
     """The question that words in the syntax of `sweep` pose; UserError where they cannot be read."""
-    from dgpbench.sweep.graft import composer
+    from dgpbench.sweep.combinations import composer
     from dgpbench.sweep.planner import axes_of
 
     if not words:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pandas as pd
 
-from dgpbench.report import commands
+from dgpbench.report import missing
 from dgpbench.report.cells import Cell
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
 from dgpbench.report.own.fair import DIFFERENT, budget_text, marks, uneven
@@ -55,7 +55,7 @@ def main_grid(comparison: Comparison) -> Grid:
         tuple(lines),
         frame(comparison),
         tuple(notes),
-        tuple(commands.summary(table.cells.values())),
+        tuple(missing.summary(table.cells.values())),
         hint="--run runs it all, or:",
     )
 
@@ -107,9 +107,7 @@ def shown(summary: Summary, digits: int) -> str:
 def _detail(cell: Cell) -> tuple[str, ...]:
     lines = [f"split {split} {text}" for split, text in cell.failed.items()]
     if cell.missing:
-        lines.append(
-            f"no record of splits {few(cell.missing)}: {commands.run_command(cell, cell.missing[0])}"
-        )
+        lines.append(f"no record of splits {few(cell.missing)}: {missing.run_command(cell, cell.missing[0])}")
     return (*lines, *([f"config {cell.config_key[:8]}"] if cell.config_key else []))
 
 
@@ -290,7 +288,7 @@ def frame(comparison: Comparison) -> pd.DataFrame:
                 "budget": budget_text(config),
                 "precision": config["precision"],
                 "config_key": cell.config_key,
-                "command": commands.run_command(cell, cell.missing[0]) if cell.missing else "",
+                "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
             }
         )
     return pd.DataFrame(lines)

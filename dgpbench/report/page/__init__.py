@@ -14,11 +14,13 @@ import pandas as pd
 
 from dgpbench import __version__
 from dgpbench.report import figures
+from dgpbench.report.calibration import calibration
 from dgpbench.report.compare import comparison
-from dgpbench.report.extras import calibration, frontier, overview
 from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.frontier import frontier
 from dgpbench.report.grid import Grid, Line, plain
 from dgpbench.report.load import all_tables
+from dgpbench.report.overview import overview
 from dgpbench.report.published import citations
 from dgpbench.report.render.html import render
 from dgpbench.report.significance import significance_grids

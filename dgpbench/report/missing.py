@@ -1,4 +1,4 @@
-"""The commands that would produce what a table lacks. Their wording stands here and nowhere else."""
+"""Commands that make what a table lacks. Their wording stands here and nowhere else."""
 
 from __future__ import annotations
 
@@ -35,27 +35,18 @@ def _split_word(splits: Sequence[int]) -> str:
     return f"split={','.join(map(str, splits))}"
 
 
-def missing(cells: Iterable[Cell]) -> list[str]:
+def commands(cells: Iterable[Cell]) -> list[str]:
     """Commands for every unit that is neither done nor failed, ready for a shell."""
-    if can_sweep():
-        return [_one_for_all(group) for group in _groups(cells)]
-    return [run_command(cell, split) for cell in cells for split in cell.missing]
+    return [_one_for_all(group) for group in _groups(cells)]
 
 
 def summary(cells: Iterable[Cell]) -> list[str]:
-    """What is missing, one line per column: how much, and the command, or that of its first unit."""
+    """One line per column that lacks something: how much, and the command that makes it."""
     lines = []
     for group in _groups(cells):
         units = sum(len(cell.missing) for cell in group)
-        example = _one_for_all(group) if can_sweep() else f"e.g. {run_command(group[0], group[0].missing[0])}"
-        lines.append(f"{group[0].place.column}: {units} in {len(group)} cells, {example}")
+        lines.append(f"{group[0].place.column}: {units} in {len(group)} cells, {_one_for_all(group)}")
     return lines
-
-
-def can_sweep() -> bool:
-    from dgpbench.cli import VERBS
-
-    return "sweep" in VERBS
 
 
 def _one_for_all(group: Sequence[Cell]) -> str:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dgpbench.conftree import conf_dir, config_folders, groups, options
+from dgpbench.config.checks import flatten, normalise
+from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
+from dgpbench.config.schema import show_value
+from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
-from dgpbench.keys import LABELS, NUMERICS_VERSION, SETTINGS, config_key, likelihood_settings, run_key
-from dgpbench.schema import show_value
-from dgpbench.suggest import did_you_mean
-from dgpbench.validate import flatten, normalise, validate
-
-__all__ = ["NUMERICS_VERSION", "compose", "conf_dir", "config_key", "deviations", "run_key", "validate"]
 
 FREE = ("model.layer_overrides", "launcher.models")  # fields below which names may be added
 
@@ -35,7 +33,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
     if cfg["dataset"]["task"] == "auto":
-        from dgpbench.data.own_labels import infer_task
+        from dgpbench.data.readers.user_labels import infer_task
 
         cfg["dataset"]["task"] = infer_task(cfg["dataset"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):

@@ -11,8 +11,8 @@ import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.sources import Note
-from dgpbench.data.text import open_text, split_fields, text_chunks
+from dgpbench.data.readers.text import open_text, split_fields, text_chunks
+from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 _BATCH_VALUES = 1 << 18
@@ -30,7 +30,7 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
         origin: dict = {"stage": "own file", "file": str(path)}
         codes = None
         if options["classes"]:
-            from dgpbench.data.own_labels import read_codes
+            from dgpbench.data.readers.user_labels import read_codes
 
             codes, origin["classes"] = read_codes(path, options)
         return read(path, options, codes), key, origin

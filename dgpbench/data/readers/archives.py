@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dgpbench.data.text import line_chunks
+from dgpbench.data.readers.text import line_chunks
 from dgpbench.errors import UserError
 
 Rows = Iterator[np.ndarray]  # blocks (rows, columns)

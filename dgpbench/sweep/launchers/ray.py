@@ -9,9 +9,9 @@ import time
 from collections.abc import Sequence
 
 from dgpbench.errors import UserError
-from dgpbench.sweep.outcome import record_lost
 from dgpbench.sweep.plan import Plan, load_plan
 from dgpbench.sweep.state import Observer
+from dgpbench.sweep.unfinished import record_lost
 
 SETTLE = 30.0  # seconds that a shared file system may take to show a record
 UNSETTLED = ("missing", "running", "stale")

@@ -6,15 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
 from dgpbench.store.formats import FORMATS, mean_of
 from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
-from dgpbench.store.summary import NAMES, per_config, per_record
-from dgpbench.suggest import did_you_mean
-
-USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless --metric says otherwise
+from dgpbench.store.summary import NAMES, per_config, per_record, usual_metrics
 
 
 def add_parser(subparsers) -> None:
@@ -98,12 +96,6 @@ def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:
         if units and name not in known:
             raise UserError(f"no metric '{name}' in these records{did_you_mean(name, known)}")
     return names or usual_metrics(units)
-
-
-def usual_metrics(units: Sequence[Unit]) -> list[str]:
-    """The metrics that are shown unless others are asked for."""
-    known = {name for unit in units for name in unit.record["metrics"]}
-    return [name for name in USUAL if name in known]
 
 
 def _log(place: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from dgpbench.keys import run_key
+from dgpbench.config.keys import run_key
 from dgpbench.machine import git_commit, processor, versions
 from dgpbench.store.scan import Unit
 from dgpbench.store.schema import build_record

@@ -12,11 +12,11 @@ import json
 
 import numpy as np
 
-from dgpbench.counter import normals, permuted, uniforms
 from dgpbench.data.cache import Data
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.synthetic import arm_distance, checked_settings
+from dgpbench.data.generated.synthetic import arm_distance, checked_settings
 from dgpbench.errors import UserError
+from dgpbench.keyed_random import normals, permuted, uniforms
 
 RULE = 1  # raise it when the rows of unchanged settings change
 MOMENT_ROWS = 1 << 20  # training rows that give mean and standard deviation

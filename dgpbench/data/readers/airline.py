@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dgpbench.data.text import open_text
+from dgpbench.data.readers.text import open_text
 from dgpbench.errors import UserError
 
 FLIGHT = ("Month", "DayofMonth", "DayOfWeek", "AirTime", "Distance", "ArrTime", "DepTime", "ArrDelay")

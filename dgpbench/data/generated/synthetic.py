@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dgpbench.data import letters
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.sources import Note
+from dgpbench.data.generated import letters
+from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 BLOCK = 1 << 16

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dgpbench.data.airline import read_airline
-from dgpbench.data.archives import read_idx, read_libsvm, read_zip_text
-from dgpbench.data.text import line_chunks, open_text, split_fields, text_chunks
+from dgpbench.data.readers.airline import read_airline
+from dgpbench.data.readers.archives import read_idx, read_libsvm, read_zip_text
+from dgpbench.data.readers.text import line_chunks, open_text, split_fields, text_chunks
 from dgpbench.errors import UserError
 
 Rows = Iterator[np.ndarray]  # blocks (rows, columns)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from dgpbench.validate import flatten
+from dgpbench.config.checks import flatten
 
 NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchanged config
 

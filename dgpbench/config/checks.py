@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dgpbench.errors import UserError
-from dgpbench.protocol import check_split
-from dgpbench.schema import (
+from dgpbench.config.protocol import check_split
+from dgpbench.config.schema import (
     CLOSED,
     DATASET,
     GP_REQUIRED,
@@ -24,7 +23,8 @@ from dgpbench.schema import (
     check_field,
     show_value,
 )
-from dgpbench.suggest import did_you_mean
+from dgpbench.config.suggest import did_you_mean
+from dgpbench.errors import UserError
 
 
 def validate(cfg: dict) -> None:

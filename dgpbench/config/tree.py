@@ -14,7 +14,7 @@ ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+,(\w+)\}")  # shown as the value witho
 
 def conf_dir() -> Path:
     """conf/ inside the installed package, or beside it in an editable install or a bare clone."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
 

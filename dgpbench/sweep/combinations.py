@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dgpbench.config import compose
-from dgpbench.conftree import config_folders, options
+from dgpbench.config.tree import config_folders, options
 
 REFERS = re.compile(r"\$\{(?!oc\.env:)[^}]*dataset")
 OWN = re.compile(r"\$\{|^defaults:|^# @package", re.M)

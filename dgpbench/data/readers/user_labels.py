@@ -9,8 +9,8 @@ import numpy as np
 
 from dgpbench.data.catalogue import entry_from_config
 from dgpbench.data.labels import AUTO_CLASSES, refuse_broken, task_of
-from dgpbench.data.own import columns, file_of, is_number, layout, open_parquet
-from dgpbench.data.text import check_width, open_text, split_fields
+from dgpbench.data.readers.text import check_width, open_text, split_fields
+from dgpbench.data.readers.user_file import columns, file_of, is_number, layout, open_parquet
 from dgpbench.errors import UserError
 
 MISSING = ("", "nan", "na", "null")

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from dgpbench.data.download import SourceError, check_sha256, copy_file
 from dgpbench.data.files import atomic_file, sha256_file, writing
+from dgpbench.data.sources.download import SourceError, check_sha256, copy_file
 
 PIP_SECONDS = 600
 _MEMBER_LIMIT = 1 << 30

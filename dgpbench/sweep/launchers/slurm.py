@@ -17,10 +17,10 @@ from pathlib import Path
 
 from dgpbench.data.files import write_json
 from dgpbench.errors import Interrupted, UserError
-from dgpbench.sweep.outcome import record_lost
+from dgpbench.sweep.launchers.slurm_queue import NEVER, PREFIX, array_limit, queue, submit, verdict
 from dgpbench.sweep.plan import SWEEPS, Plan
-from dgpbench.sweep.queue import NEVER, PREFIX, array_limit, queue, submit, verdict
 from dgpbench.sweep.state import Observer
+from dgpbench.sweep.unfinished import record_lost
 
 LEAD = 30  # seconds on top of the grace between SLURM's warning and its time limit
 START = 120  # seconds a job may take to get going
@@ -125,7 +125,7 @@ def _minutes(settings) -> int:
 
 
 def _script(plan: Plan, folder: Path, settings, force: bool) -> str:
-    package = str(Path(__file__).resolve().parents[2])
+    package = str(Path(__file__).resolve().parents[3])
     worker = [sys.executable, "-m", "dgpbench", "worker", str((plan.home / "plan.json").resolve())]
     lines = [
         "#!/bin/sh",

@@ -1,0 +1,52 @@
+"""Accuracy against training time: which model no other beats in both."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dgpbench.report.grid import Grid, plain
+from dgpbench.report.table import Table
+
+
+def frontier_frame(table: Table) -> pd.DataFrame:
+    """Value and training seconds per cell; `frontier` marks what no other model of the dataset beats."""
+    lines = []
+    for (row, column), cell in table.cells.items():
+        seconds: dict[int, list[float]] = {}
+        for unit in cell.units:
+            spent = unit.record["training"].get("seconds", unit.record["wall_seconds"])
+            if unit.record["status"] == "done" and spent is not None:
+                seconds.setdefault(unit.record["split"], []).append(spent)
+        common = [split for split in cell.values if split in seconds]
+        if common:
+            mean_seconds = sum(sum(seconds[s]) / len(seconds[s]) for s in common) / len(common)
+            value = sum(cell.values[s] for s in common) / len(common)
+            lines.append((row, column, len(common), value, mean_seconds, cell.place.better))
+    frame = pd.DataFrame(lines, columns=["dataset", "model", "splits", "value", "seconds", "better"])
+    frame["frontier"] = [_undominated(frame, line) for line in frame.itertuples()]
+    return frame.drop(columns="better")
+
+
+def _undominated(frame: pd.DataFrame, line) -> bool:
+    others = frame[frame.dataset == line.dataset]
+    sign = 1 if line.better == "higher" else -1
+    as_good = (sign * others.value >= sign * line.value) & (others.seconds <= line.seconds)
+    strictly = (sign * others.value > sign * line.value) | (others.seconds < line.seconds)
+    return not (as_good & strictly).any()
+
+
+def frontier(table: Table) -> Grid:
+    frame = frontier_frame(table)
+    shown = frame.assign(frontier=["yes" if on else "" for on in frame.frontier])
+    notes = (
+        "seconds of training as recorded, on whatever machine and threads the run had; yes: no other model "
+        "of this dataset is at least as good and as quick, and better in one",
+    )
+    return plain(
+        f"Accuracy against training seconds: {table.spec.title}",
+        shown,
+        {"value": ".3f", "seconds": ".1f"},
+        name=f"{table.spec.name}-frontier",
+        heads=2,
+        notes=notes,
+    )

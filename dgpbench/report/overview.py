@@ -1,0 +1,32 @@
+"""Overview: which tables there are and how far each has been run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from dgpbench.report.grid import Grid, plain
+from dgpbench.report.table import Table
+
+
+def overview(tables: list[Table], folder: Path) -> Grid:
+    """One line per table: what it is and how far it has been run."""
+    lines = [
+        {
+            "table": " ".join([t.spec.name, *t.spec.chosen]),
+            "what": t.spec.title,
+            "ours": f"{t.done}/{t.expected}" if t.expected else "no experiment",
+            "failed": t.failed,
+            "published cells": sum(c.published is not None for c in t.cells.values()),
+        }
+        for t in tables
+    ]
+    empty = not any(cell.units for table in tables for cell in table.cells.values())
+    begin = "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"
+    notes = (
+        *((begin,) if empty else ()),
+        f"records from {folder} and its reference/; ours: splits done / expected",
+        "dgpbench tables 5.1 prints one; --compare, --stats, --calibration, --frontier, --missing, --format",
+    )
+    return plain("Tables", pd.DataFrame(lines), name="overview", notes=notes)
