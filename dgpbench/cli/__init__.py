@@ -21,6 +21,7 @@ VERBS = {
     "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.cli.show", "finished runs as a table"),
     "compare": ("dgpbench.cli.compare", "compare models on datasets, from plain runs"),
+    "plot": ("dgpbench.cli.plot", "draw runs: curves, predictions, calibration"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),

@@ -42,9 +42,9 @@ def rows(capsys, results, *words):
 def test_groups_hold_one_config_each_with_mean_and_standard_error(capsys, results):
     table = rows(capsys, results)
     assert [(r["dataset"], r["settings"], r["done"], r["not_done"]) for r in table] == [
-        ("concrete", "precision=float64", 3, ""),
-        ("energy", "model.num_inducing=50 precision=float64", 1, ""),
-        ("energy", "precision=float64", 3, "1 diverged"),
+        ("concrete", "budget.steps=20000 model.jitter=1e-06 precision=float64", 3, ""),
+        ("energy", "budget.steps=20000 model.jitter=1e-06 model.num_inducing=50 precision=float64", 1, ""),
+        ("energy", "budget.steps=20000 model.jitter=1e-06 precision=float64", 3, "1 diverged"),
     ]
     energy = table[2]
     assert energy["test_loglik"] == pytest.approx(-1.0)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panels, side_label
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
 from dgpbench.report.table import Table
 
 COLUMNS = 4
@@ -44,7 +44,7 @@ def picture(spec, table: Table) -> Picture:
             for place in axes.flat
             for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(found.values(), found.keys(), loc="outside lower right", ncols=min(6, len(found)))
+        legend_below(figure, found.values(), found.keys())
 
     notes = ("mean over splits; 0 is calibrated; down then up: too wide, up then down: too narrow",)
     if classes:

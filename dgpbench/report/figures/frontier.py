@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panels, side_label
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
 from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.table import Table
 
@@ -52,7 +52,7 @@ def picture(spec, table: Table) -> Picture:
             place.set_visible(False)
         side_label(figure, table.spec.units)
         shown = [name for name in models if name in handles]
-        figure.legend([handles[n] for n in shown], shown, loc="outside lower right", ncols=min(9, len(shown)))
+        legend_below(figure, [handles[name] for name in shown], shown)
 
     notes = (
         "filled: no other model is at least as good and as quick; seconds as recorded, whatever else ran "

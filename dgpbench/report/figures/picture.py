@@ -75,6 +75,15 @@ def side_label(figure, text: str) -> None:
     figure.supylabel(textwrap.fill(text, int(14 * figure.get_size_inches()[1])), fontsize=8)
 
 
+def legend_below(figure, handles, labels) -> None:
+    """A legend below all panels, in as many columns as the names leave room for."""
+    labels = list(labels)
+    if labels:
+        each = 0.07 * max(map(len, labels)) + 0.55  # inches of one entry
+        columns = max(1, min(len(labels), int(figure.get_size_inches()[0] / each)))
+        figure.legend(list(handles), labels, loc="outside lower center", ncols=columns)
+
+
 def _style(theme: dict) -> dict:
     ink, paper = theme["ink"], theme["paper"]
     return {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panels
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels
 from dgpbench.store.scan import Unit
 
 COLUMNS = 3
@@ -64,7 +64,7 @@ def picture(spec, units: Sequence[Unit], named: Named | None = None) -> Picture:
         }
         drawn = [name for name in methods if name in found]
         handles = [found[name] for name in drawn]
-        figure.legend(handles, drawn, loc="outside lower center", ncols=min(4, len(drawn)))
+        legend_below(figure, handles, drawn)
 
     notes = ("one line per split; the bound is a mean over the steps between two entries",)
     if spec.lower and len(shown) == 1:
