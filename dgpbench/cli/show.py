@@ -49,6 +49,13 @@ def add_parser(subparsers) -> None:
         metavar="FILE.jsonl.gz",
         help="write the records to this file too, as in results/reference",
     )
+    parser.add_argument(
+        "--config-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="where your own model/, dataset/, ... yaml files are now, if not where the runs had them from",
+    )
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
 
@@ -69,7 +76,7 @@ def main(args) -> int:
         _export(units, Path(args.export))
     each = args.each or args.failed
     metrics = [] if args.failed and not args.metric else _metrics(args.metric, units)
-    rows = (per_record if each else per_config)(units, metrics)
+    rows = (per_record if each else per_config)(units, metrics, args.config_dir)
     if args.failed:
         rows = [row | {"log": _log(row["place"])} for row in rows]
     rows = _sorted(rows, args.sort, args.reverse)

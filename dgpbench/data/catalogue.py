@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -142,9 +144,18 @@ def catalogue() -> dict[str, Entry]:
     return {e.name: e for e in entries}
 
 
-def find(name: str) -> Entry:
-    """The entry of that name, or an error that suggests the nearest names."""
-    entries = catalogue()
+def own_entries(config_dirs: Sequence[str]) -> dict[str, Entry]:
+    """Datasets of the user's own folders by name."""
+    from dgpbench.config import compose
+    from dgpbench.config.tree import config_folders, options
+
+    names = options("dataset", config_folders(config_dirs)[1:]) if config_dirs else {}
+    return {name: entry_from_config(compose([f"dataset={name}"], config_dirs)["dataset"]) for name in names}
+
+
+def find(name: str, own: Mapping[str, Entry] = MappingProxyType({})) -> Entry:
+    """The entry of that name, or an error that suggests the nearest names; `own` are the user's."""
+    entries = {**catalogue(), **own}
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.5)

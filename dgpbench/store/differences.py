@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from shlex import quote
@@ -24,18 +25,19 @@ def dataset_label(record: dict) -> str:
     return Path(path).name if record["dataset"] == "csv" and isinstance(path, str) else record["dataset"]
 
 
-def differences(record: dict) -> list[str]:
+def differences(record: dict, config_dirs: Sequence[str] = ()) -> list[str]:
     """Overrides by which the record's config differs from the defaults of its model, inference and protocol.
 
     A run of an experiment names it, followed by its deviations. Fields that the record lacks are not told.
+    The user's own options are looked for in `config_dirs` and where the run had them from.
     """
     if record["experiment"]:
         deviations = (text.partition(" (")[0] for text in record["deviations"])
         return [f"experiment={record['experiment']}", *deviations, *_of_dataset(record["config"])]
     config = record["config"]
     ours = _settings(config)
-    words = [word for word, _ in _choices(record)]
-    folders = tuple(config.get("paths", {}).get("config_dirs") or ())
+    folders = _folders(config, config_dirs)
+    words = [word for word, _ in _choices(record, folders)]
     theirs = _defaults(tuple(words), folders)
     found = [
         _word(name, value)
@@ -52,7 +54,7 @@ def command(record: dict) -> str:
     if isinstance(path := config["dataset"].get("path"), str):
         words.append(f"dataset.path={path}")
     if not record["experiment"]:
-        words += [word for word, default in _choices(record) if not default]
+        words += [word for word, default in _choices(record, _folders(config)) if not default]
     words += [*differences(record), f"split={record['split']}"]
     words += [f"seed={record['seed']}"] if record["seed"] else []
     for folder in config.get("paths", {}).get("config_dirs") or ():
@@ -60,12 +62,16 @@ def command(record: dict) -> str:
     return " ".join(map(quote, words))
 
 
-def _choices(record: dict) -> list[tuple[str, bool]]:
+def _folders(config: dict, more: Sequence[str] = ()) -> tuple[str, ...]:
+    """Folders of the user's own options that are still there."""
+    given = (*more, *(config.get("paths", {}).get("config_dirs") or ()))
+    found = {Path(folder).expanduser().resolve() for folder in given if Path(folder).expanduser().is_dir()}
+    return tuple(map(str, sorted(found)))
+
+
+def _choices(record: dict, folders: Sequence[str]) -> list[tuple[str, bool]]:
     """The groups' options that the record names, and whether each is what its model would take anyway."""
-    folders = [
-        Path(f) for f in record["config"].get("paths", {}).get("config_dirs") or () if Path(f).is_dir()
-    ]
-    known = {group: options(group, [conf_dir(), *folders]) for group in GROUPS}
+    known = {group: options(group, [conf_dir(), *map(Path, folders)]) for group in GROUPS}
     chosen = [(group, record[group]) for group in GROUPS if record[group] in known[group]]
     usual = {"inference": "fast", "protocol": "clean"}
     return [(f"{group}={name}", usual.get(group) == name) for group, name in chosen]

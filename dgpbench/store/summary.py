@@ -41,9 +41,9 @@ def usual_metrics(units: Sequence[Unit]) -> list[str]:
     return [name for name in USUAL if name in known]
 
 
-def per_record(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
+def per_record(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Sequence[str] = ()) -> list[dict]:
     """One row per record; `settings` is what is not the default, `place` the folder or the reference file."""
-    settings = _settings(units)
+    settings = _settings(units, config_dirs)
     rows = []
     for unit in units:
         record = unit.record
@@ -61,13 +61,13 @@ def per_record(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
     return rows
 
 
-def per_config(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
+def per_config(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Sequence[str] = ()) -> list[dict]:
     """One row per config_key, with what is not the default as `settings`; units that are not done are
     counted, never left out in silence."""
     groups: dict[str, list[dict]] = {}
     for unit in units:
         groups.setdefault(unit.record["config_key"], []).append(unit.record)
-    settings = _settings(units)
+    settings = _settings(units, config_dirs)
     rows = []
     for key, records in groups.items():
         done = [r for r in records if r["status"] == "done"]
@@ -92,10 +92,10 @@ def _names(record: dict) -> dict:
     return {name: record[name] for name in NAMES} | {"dataset": dataset_label(record)}
 
 
-def _settings(units: Sequence[Unit]) -> dict[str, str]:
+def _settings(units: Sequence[Unit], config_dirs: Sequence[str]) -> dict[str, str]:
     """By config_key what is not the default, as overrides; the data's hash where that alone tells apart."""
     examples = {unit.record["config_key"]: unit.record for unit in units}
-    texts = {key: " ".join(differences(record)) for key, record in examples.items()}
+    texts = {key: " ".join(differences(record, config_dirs)) for key, record in examples.items()}
     alike: dict[tuple, set[str]] = {}
     for key, record in examples.items():
         alike.setdefault((*_names(record).values(), texts[key]), set()).add(record["data_hash"] or "")

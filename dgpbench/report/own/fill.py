@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dgpbench.config import config_key
+from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
 from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
 from dgpbench.report.cells import SHAPIRO, Cell, by_split
 from dgpbench.report.metrics import Metric, find_metric, unit_words
@@ -54,7 +55,9 @@ def compare(
     by_data: dict[str, list[Unit]] = {}
     for unit in units:
         by_data.setdefault(unit.record["dataset"], []).append(unit)
-    rows = question.rows or _begun(question, by_data)
+    if not question.rows:
+        question = ask([*words, f"dataset={','.join(_begun(question, by_data))}"], config_dirs)
+    rows = question.rows
     columns, notes = _distinct(question, rows[0])
     configs = {(row.label, column.label): question.config(row, column) for row in rows for column in columns}
     refuse({column.label: configs[rows[0].label, column.label] for column in columns})
@@ -62,8 +65,8 @@ def compare(
     for row in rows:
         found = {column: configs[row.label, column.label] for column in columns}
         name = next(iter(found.values()))["dataset"]["name"]
-        keys, more = _keys(found, row, by_data.get(name, ()))
-        notes += more
+        keys, left_out = _keys(found, row, by_data.get(name, ()))
+        notes += left_out
         for column, config in found.items():
             place = _place(row, column, chosen, question, more)
             units_of = [u for u in by_data.get(name, ()) if u.record["config_key"] == keys[column]]
@@ -90,22 +93,20 @@ def _baseline(against: str | None, columns: Sequence[str]) -> str:
     return against or columns[0]
 
 
-def _begun(question: Question, by_data: dict[str, list[Unit]]) -> tuple[Asked, ...]:
+def _begun(question: Question, by_data: dict[str, list[Unit]]) -> list[str]:
     """The datasets of which one of the columns has records; own files only where they are named."""
+    configs = {column: question.config(None, column) for column in question.columns}
+    folders = config_folders(question.config_dirs)
     found = []
-    for name, units in sorted(by_data.items()):
-        if name == "csv":
-            continue
-        row = Asked(name, (f"dataset={name}",))
-        try:
-            configs = {column: question.config(row, column) for column in question.columns}
-        except UserError:  # no option of that name, or a model that is not for such data
-            continue
-        if any(_keys(configs, row, units)[0].values()):
-            found.append(row)
+    for name in sorted(set(by_data) & set(options("dataset", folders)) - {"csv"}):
+        chosen = by_data[name][0].record["config"]["dataset"]
+        known = later_defaults("dataset") | {k: v for k, v in chosen.items() if k in DATA_FIELDS}
+        with_data = {column: config | {"dataset": known} for column, config in configs.items()}
+        if any(_keys(with_data, Asked(name, ()), by_data[name])[0].values()):
+            found.append(name)
     if not found:
         raise UserError("no runs of these; name the datasets too, dataset=boston,energy, and run them: --run")
-    return tuple(found)
+    return found
 
 
 def _distinct(question: Question, row: Asked) -> tuple[tuple[Asked, ...], list[str]]:

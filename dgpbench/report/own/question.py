@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -33,10 +34,10 @@ class Question:
     splits: tuple[int, ...] | None  # None: all of the protocol
     seeds: tuple[int, ...]
     config_dirs: tuple[str, ...]
-    make: Callable[[Sequence[str]], dict]  # from words to a config
+    make: Callable[[tuple[str, ...]], dict]  # from words to a config, which is not to be changed
 
     def config(self, row: Asked | None, column: Asked) -> dict:
-        return self.make([*column.words, *(row.words if row else ())])
+        return self.make((*column.words, *(row.words if row else ())))
 
     def splits_of(self, config: dict) -> tuple[int, ...]:
         """The splits of one cell."""
@@ -67,8 +68,12 @@ def ask(words: Sequence[str], config_dirs: Sequence[str] = ()) -> Question:
         None if splits is None else tuple(dict.fromkeys(splits)),
         tuple(dict.fromkeys(seeds)) or (0,),
         tuple(map(str, config_dirs)),
-        composer(axes, config_dirs),
+        _remembered(composer(axes, config_dirs)),
     )
+
+
+def _remembered(make: Callable[[list[str]], dict]) -> Callable[[tuple[str, ...]], dict]:
+    return cache(lambda words: make(list(words)))
 
 
 def _asked(axes: dict[str, list[str]], label: Callable[[dict[str, str]], str]) -> list[Asked]:
