@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 import traceback
 from dataclasses import asdict, is_dataclass
-from pathlib import Path
 
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.keys import later_defaults
@@ -75,7 +74,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
         kind = type(error).__name__
         status = "oom" if kind in OUT_OF_MEMORY else "failed"
-        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}{_own_line(error)}"
+        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}"
         outcome = {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":
@@ -194,17 +193,6 @@ def _facts(cfg: dict, split: Split, model, key: str) -> dict:
         "device": describe_device(model),
         "git_commit": git_commit(),
     }
-
-
-def _own_line(error: Exception) -> str:
-    """' (my_model.py, line 12)': the last line of a user's own file on the way to an error, if any."""
-    ours, library = Path(__file__).resolve().parent, Path(traceback.__file__).resolve().parent
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        if path.is_absolute() and path.is_file() and not {"site-packages", "dist-packages"} & set(path.parts):
-            if ours not in path.parents and library not in path.parents:
-                return f" ({path.name}, line {frame.lineno})"
-    return ""
 
 
 def _training(trained) -> dict:

@@ -146,10 +146,12 @@ def catalogue() -> dict[str, Entry]:
 
 def own_entries(config_dirs: Sequence[str]) -> dict[str, Entry]:
     """Datasets of the user's own folders by name."""
+    if not config_dirs:
+        return {}
     from dgpbench.config import compose
     from dgpbench.config.tree import config_folders, options
 
-    names = options("dataset", config_folders(config_dirs)[1:]) if config_dirs else {}
+    names = options("dataset", config_folders(config_dirs)[1:])
     return {name: entry_from_config(compose([f"dataset={name}"], config_dirs)["dataset"]) for name in names}
 
 

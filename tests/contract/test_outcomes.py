@@ -15,8 +15,8 @@ def stub(folder, name):
 
 
 OUTCOMES = {
-    "Failing": ("failed", "RuntimeError: no luck today (stub_models.py, line 30)"),
-    "OutOfMemory": ("oom", "MemoryError: too large (stub_models.py, line 35)"),
+    "Failing": ("failed", "RuntimeError: no luck today"),
+    "OutOfMemory": ("oom", "MemoryError: too large"),
     "Diverging": ("diverged", "the bound is not finite"),
     "NotANumber": ("diverged", "predictive mean is not finite in 8 of 8 entries (test rows 0 to 3)"),
     "NegativeVariance": (

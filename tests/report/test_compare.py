@@ -220,7 +220,7 @@ def test_columns_say_what_they_are():
     found = plain_units(
         [*SGP, "budget.steps=10", "precision=float64"], "boston", [-1.0], training={"seconds": 3.0}
     )
-    found[0].record["details"]["tuned"] = "20 trials on validation rows"
+    found[0].record["config"]["tuned"] = "20 trials on validation rows"
     data = view.columns_grid(compare(words, found)).data.set_index("column")
     assert data.loc["sgp", "settings"] == "budget.steps=10 precision=float64"
     assert (data.loc["sgp", "budget"], data.loc["linear", "budget"]) == ("10 steps", "closed form")

@@ -36,8 +36,13 @@ def refuse(configs: Mapping[str, dict]) -> None:
     tasks = {label: config["dataset"].get("task", "regression") for label, config in configs.items()}
     if len(set(tasks.values())) > 1:
         raise UserError(f"columns differ in task ({_said(tasks)}); compare them one task at a time")
+    for label, config in configs.items():
+        if _protocol(config).get("evaluate", "test") != "test":
+            raise UserError(
+                f"{label} is scored on validation rows: such runs choose settings, see dgpbench tune"
+            )
     for field in TESTED:
-        found = {label: _protocol(config)[field] for label, config in configs.items()}
+        found = {label: _protocol(config).get(field) for label, config in configs.items()}
         if len({show_value(value) for value in found.values()}) > 1:
             raise UserError(
                 f"columns differ in protocol.{field} ({_said(found)}): not the same test rows, scaling or "

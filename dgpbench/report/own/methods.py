@@ -32,8 +32,10 @@ class Method:
 
 
 def is_trial(record: dict) -> bool:
-    """Whether a run served to choose settings: it has no test metric and is compared with nothing."""
-    return record["status"] == "done" and not any(name.startswith("test_") for name in record["metrics"])
+    """Whether a run served to choose settings: it has no test metrics and is compared with nothing."""
+    scored = record["config"].get("protocol", {}).get("evaluate", "test")
+    untested = record["status"] == "done" and not any(name[:5] == "test_" for name in record["metrics"])
+    return scored != "test" or untested
 
 
 def methods(units: Iterable[Unit]) -> list[Method]:

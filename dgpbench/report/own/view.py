@@ -221,7 +221,7 @@ def _settings(config: dict) -> str:
 
 def tuned_text(records: list[dict]) -> str:
     """How the settings of these runs were chosen, where their records say so."""
-    found = dict.fromkeys(str(r["details"]["tuned"]) for r in records if r["details"].get("tuned"))
+    found = dict.fromkeys(str(r["config"]["tuned"]) for r in records if r["config"].get("tuned"))
     return "; ".join(found)
 
 
