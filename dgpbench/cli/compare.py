@@ -133,7 +133,7 @@ def _print(comparison, name: str) -> None:
         from dgpbench.report.render.html import render as fragment
 
         grids = view.grids(comparison)
-        sys.stdout.write(standalone(grids[0].title, "".join(map(fragment, grids))))
+        sys.stdout.write(standalone(comparison.metric.title, "".join(map(fragment, grids))))
     else:
         from dgpbench.report.render import render
 

@@ -14,6 +14,7 @@ import yaml
 
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
+from dgpbench.report.metrics import find_metric
 
 FOLDER = Path(__file__).resolve().parent / "specs"
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
@@ -199,6 +200,11 @@ def _consistent(spec: Spec) -> None:
     for name, (given, allowed) in choices.items():
         if given - set(allowed):
             raise UserError(f"table {spec.name}: {name} must be one of: {', '.join(allowed)}")
+    for metric in {place.metric for place in spec.places.values() if place.metric}:
+        try:
+            find_metric(metric)
+        except UserError as error:
+            raise UserError(f"table {spec.name}: {error}") from None
     if "median_difference" in spec.footers and not spec.baseline:
         raise UserError(
             f"table {spec.name}: the footer median_difference needs a baseline, one of its columns"

@@ -213,7 +213,11 @@ def test_page_of_a_run(page, browser, shots, size):
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
 def test_page_of_a_comparison(page, browser, shots, size, tmp_path, capsys):
-    words = ["compare", "experiment=dsvi2017_linear,dsvi2017_sgp,dsvi2017_dgp2", "dataset=boston,energy,power"]
+    words = [
+        "compare",
+        "experiment=dsvi2017_linear,dsvi2017_sgp,dsvi2017_dgp2",
+        "dataset=boston,energy,power",
+    ]
     assert main([*words, "--format", "html", "--results", str(page.parents[1] / "results")]) == 0
     file = tmp_path / "comparison.html"
     file.write_text(capsys.readouterr().out, encoding="utf-8")

@@ -21,7 +21,7 @@ def charts(unit: Unit) -> tuple[list[str], str]:
         try:
             columns = read.predictions(unit)
         except UserError as error:
-            why = str(error)
+            why = str(error).replace(f"{unit.folder}/", "")  # a page may be passed on
     if "output" in columns and columns["output"].any():
         first = columns["output"] == 0
         columns, why = {k: v[first] for k, v in columns.items()}, "several outputs: the first is drawn"

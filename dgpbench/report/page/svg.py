@@ -90,11 +90,14 @@ class Chart:
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Lowest and highest finite value, a little apart if they are equal."""
+    """Lowest and highest finite value, apart if they are equal; around many values a little room."""
     found = np.asarray(values, float)
     found = found[np.isfinite(found)]
     low, high = (float(found.min()), float(found.max())) if len(found) else (0.0, 1.0)
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    if high <= low:
+        return low - 0.5, high + 0.5
+    room = 0.03 * (high - low) if len(found) > 2 else 0.0
+    return low - room, high + room
 
 
 def ticks(low: float, high: float) -> list[float]:
