@@ -10,7 +10,6 @@ import traceback
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
-from dgpbench.config.keys import later_defaults
 from dgpbench.config.protocol import num_splits
 from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
@@ -109,7 +108,7 @@ def run_seed(cfg: dict) -> int:
 
 def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
     """Score a fitted model; latent variables take more test samples than inner layers do."""
-    protocol = later_defaults("protocol") | cfg["protocol"]
+    protocol = dict(cfg["protocol"])
     if getattr(model, "latent", False):
         protocol |= {"test_samples": protocol["latent_samples"]}
     if getattr(model, "discrete", False):

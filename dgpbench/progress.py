@@ -11,6 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from dgpbench.engine.context import Silent
+
 PLAIN_SECONDS = 10.0  # between lines when standard error is no terminal
 NAMES = {
     "test_loglik": "log-likelihood",
@@ -29,7 +31,7 @@ NAMES = {
 }
 
 
-class Reporter:
+class Reporter(Silent):
     """verbosity -1: the result only; 0: normal; 1 and more: more notes and lines."""
 
     def __init__(self, verbosity: int = 0, out: Console | None = None, err: Console | None = None):

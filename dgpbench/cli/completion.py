@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
+from dgpbench.gp.kernels.names import FAMILIES
 
 SCRIPTS = {
     "bash": """\
@@ -171,23 +172,25 @@ def _overrides(current: str, before: list[str]) -> list[str]:
     name, equals, _ = current.partition("=")
     if not equals:
         return [f"{word}=" for word in (*groups(folders), *(field for field, _, _ in main_fields()))]
-    values = options(name, folders) if name in groups(folders) else _known_values(name)
+    values = options(name, folders) if name in groups(folders) else _values(name)
     listed, comma, _ = current.rpartition(",")
     start = listed + comma if comma and before[0] in TAKE_LISTS else f"{name}="
     return [f"{start}{value}" for value in values if value not in listed.split("=")[-1].split(",")]
 
 
-def _known_values(name: str) -> list[str]:
-    """What the schema allows for a field: its choices, true and false, the kernels."""
-    from dgpbench.config.schema import CLOSED, KERNELS, MODEL, TOP
+def _values(name: str) -> list[str]:
+    """What a field may be, where that is one of a few names or a switch."""
+    from dgpbench.config.inference import inference_fields
+    from dgpbench.config.schema import CLOSED, MODEL, TOP, show_value
 
-    section, _, leaf = name.partition(".")
-    field = {"": TOP, "model": MODEL, **CLOSED}.get(section if leaf else "", {}).get(leaf or name)
-    if leaf == "kernel":
-        return list(KERNELS)
-    if field is None:
-        return []
-    return ["true", "false"] if field.type is bool else [str(choice) for choice in field.choices]
+    section, _, rest = name.partition(".")
+    if rest == "kernel":
+        return list(FAMILIES)
+    known = {"": TOP, "model": MODEL, "inference": inference_fields({}), **CLOSED}
+    fields = known.get(section if rest else "", {})
+    field = fields.get(rest or name)
+    choices = () if field is None else (True, False) if field.type is bool else field.choices
+    return [show_value(choice) for choice in choices]
 
 
 def _config_dirs(before: list[str]) -> list[Path]:

@@ -71,7 +71,7 @@ def _config_help() -> str:
         found = options(group)
         width = max(map(len, found))
         lines += ["", f"  {group}="]
-        lines += [f"    {name:<{width}}  {explanation(path)}" for name, path in found.items()]
+        lines += [f"    {name:<{width}}  {explanation(name, path)}" for name, path in found.items()]
     lines += ["", "fields (name=value) and their defaults:", ""]
     rows = [(f"{name}={value}", text) for name, value, text in main_fields()]
     width = min(42, max(len(left) for left, _ in rows))

@@ -11,9 +11,10 @@ def sparse_gp_bounds() -> tuple[float, float]:
     """DSVI bound of a one-layer model at the optimal q(u), and the collapsed bound of Titsias (2009)."""
     from dgpbench.config import compose
     from dgpbench.engine.platform import tf
-    from dgpbench.inference.bounds import lower_bound
-    from dgpbench.models.init import build
-    from dgpbench.models.parameters import unconstrain
+    from dgpbench.gp.parameters import unconstrain
+    from dgpbench.gp.start import build
+    from dgpbench.inference.dsvi import VI
+    from dgpbench.inference.gradients import lower_bound
 
     rng = np.random.RandomState(0)
     X = rng.randn(N, 2)
@@ -31,9 +32,10 @@ def sparse_gp_bounds() -> tuple[float, float]:
     S = np.linalg.inv(np.eye(M) + A @ A.T / noise)
     values["layer0/q_mu"] = (S @ A @ Y / noise).T
     values["layer0/q_sqrt"] = np.linalg.cholesky(S)[None]
-    raw = {name: tf.constant(value) for name, value in unconstrain(values).items()}
+    bound = VI(model)
+    raw = {name: tf.constant(value) for name, value in unconstrain(values, bound.constraints()).items()}
     ours = lower_bound(
-        model,
+        bound,
         raw,
         tf.constant(X.T),
         tf.constant(Y.T),

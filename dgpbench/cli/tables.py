@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-FORMATS = ("table", "markdown", "csv", "latex", "html")
+from dgpbench.report.render import FORMATS
+
 SHOW = ("both", "ours", "published")
 VIEWS = ("compare", "stats", "against", "calibration", "frontier", "show", "variant")  # of named tables
 

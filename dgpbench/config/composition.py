@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dgpbench.config.checks import flatten, normalise
+from dgpbench.config.checks import normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
 from dgpbench.config.schema import show_value
+from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
@@ -109,10 +110,11 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
     from omegaconf import OmegaConf
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-    if folders[1:]:
-        escaped = (str(folder).replace("\\", "\\\\").replace('"', '\\"') for folder in folders[1:])
-        quoted = ",".join(f'"file://{folder}"' for folder in escaped)
-        overrides = [*overrides, f"hydra.searchpath=[{quoted}]"]
+    from dgpbench.config.source import search_path
+
+    escaped = (path.replace("\\", "\\\\").replace('"', '\\"') for path in search_path(list(folders)))
+    quoted = ",".join(f'"{path}"' for path in escaped)
+    overrides = [*overrides, f"hydra.searchpath=[{quoted}]"]
     try:
         with initialize_config_dir(str(folders[0]), version_base="1.3"):
             cfg = hydra_compose("config", overrides=overrides)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from dgpbench.config.checks import flatten
+from dgpbench.config.sections import flatten, nested
 
 NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchanged config
 
@@ -30,6 +30,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
     "model.compat": None,
+    "inference._target_": "dgpbench.inference.variational.Variational",
     "inference.bound": "vi",
     "inference.importance_samples": 5,
     "inference.dreg": False,
@@ -58,16 +59,8 @@ DEFAULT_LIKELIHOOD = {"regression": "gaussian", "binary": "bernoulli", "multicla
 
 
 def later_defaults(section: str) -> dict[str, Any]:
-    """The later options of a section, nested, at their value at introduction: what an older config means."""
-    out: dict[str, Any] = {}
-    for name, value in LATER_DEFAULTS.items():
-        first, *parents, leaf = name.split(".")
-        if first == section:
-            node = out
-            for parent in parents:
-                node = node.setdefault(parent, {})
-            node[leaf] = value
-    return out
+    """The later options of a section, nested, at their value at introduction."""
+    return nested(LATER_DEFAULTS).get(section, {})
 
 
 def likelihood_settings(cfg: dict) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dgpbench.errors import UserError
 
 def own_test(dataset: dict, protocol: dict) -> bool:
     """Whether the dataset's own train/test division is used."""
-    fixed = protocol.get("fixed_test", True)  # a record from before this option has no such field
-    return dataset.get("train_rows") is not None and fixed and protocol["split_rule"] != "published"
+    fixed = protocol["fixed_test"] and protocol["split_rule"] != "published"
+    return dataset.get("train_rows") is not None and fixed
 
 
 def num_splits(dataset: dict, protocol: dict) -> int:

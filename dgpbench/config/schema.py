@@ -1,4 +1,7 @@
-"""Types and ranges of every field of a composed config. Defaults are not here: they stand in conf/."""
+"""Fields of a composed config: their types and ranges, and every set of names that one may take.
+
+Defaults are not here: they stand in conf/.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from dgpbench.config.suggest import did_you_mean, nearest
+from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
+from dgpbench.gp.kernels.names import KernelError, canonical
 
+TASKS = ("regression", "binary", "multiclass")
+SPLIT_RULES = ("shuffle", "published", "fixed_zero")
 LAYERS = ("gp", "lv", "linear")
-KERNELS = ("rbf", "matern12", "matern32", "matern52", "arccosine0", "arccosine1", "arccosine2", "linear")
-PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
-GP_TARGET = "dgpbench.models.gp.GPModel"
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
     *("inner_gps", "mixing_trainable", "inner_variance_trainable"),
@@ -107,7 +110,7 @@ TOP: dict[str, Field] = {
     "device": _one_of("auto", "cpu", "gpu"),
     "threads": COUNT_OR_NULL,
 }
-DATASET = {"name": TEXT, "task": _one_of("regression", "binary", "multiclass", "auto")}
+DATASET = {"name": TEXT, "task": _one_of(*TASKS, "auto")}
 LAUNCHER = {"name": TEXT}
 MODEL: dict[str, Field] = {
     "_target_": TEXT,
@@ -140,6 +143,7 @@ MODEL: dict[str, Field] = {
     "closed_form": SWITCH,
 }
 GP_REQUIRED = tuple(name for name in MODEL if name != "closed_form")
+REQUIRED = {"dgpbench.models.gp.GPModel": GP_REQUIRED}  # fields that a model must have, by its target
 _WHOLE_MODEL = (
     *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),
     *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat"),
@@ -159,7 +163,7 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
     "protocol": {
         "name": TEXT,
         "splits": COUNT,
-        "split_rule": _one_of("shuffle", "published", "fixed_zero"),
+        "split_rule": _one_of(*SPLIT_RULES),
         "train_fraction": Field(float, above=0, below=1),
         "scaling": _one_of("train", "all"),
         "validation": Field(float, low=0, below=1),
@@ -173,34 +177,14 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "row_number": SWITCH,
         "pixels": _one_of("unit", "scaling"),
     },
-    "inference": {
-        "name": TEXT,
-        "optimiser": _one_of("adam", "gd", "ngd_adam", "ngd_all"),
-        "hyperparameters": _one_of("trained", "fixed"),
-        "batch": COUNT,
-        "samples": COUNT,
-        "bound": _one_of("vi", "iwvi", "optimal"),
-        "importance_samples": COUNT,
-        "dreg": SWITCH,
-        "latent_q": _one_of("amortised", "free"),
-        "encoder": Field(list),
-        "quadrature.rule": _one_of("adaptive", "hermite"),
-        "quadrature.nodes": Field(int, low=4),
-        "adam.learning_rate": POSITIVE,
-        "adam.decay": RATE,
-        "adam.decay_steps": COUNT,
-        "adam.staircase": SWITCH,
-        "natgrad.gamma": RATE,
-        "natgrad.gamma_initial": RATE,
-        "natgrad.ramp_steps": Field(int, low=0),
-        "natgrad.parameterisation": _one_of(*PARAMETERISATIONS),
-        "natgrad.step": _one_of("schedule", "linesearch"),
-        "natgrad.direction": _one_of("natural", "gradient", "adam", "lbfgs"),
-        "natgrad.alternate": SWITCH,
-        "natgrad.decay": RATE,
-        "natgrad.decay_steps": COUNT,
-    },
     "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
+}
+INFERENCE: dict[str, Field] = {  # fields of every method; each declares its own beside them
+    "_target_": TEXT,
+    "name": TEXT,
+    "batch": COUNT,
+    "samples": COUNT,
+    "hyperparameters": _one_of("trained", "fixed"),
 }
 SECTIONS = (
     *("paths", "engine", "dataset", "protocol", "model", "likelihood", "inference", "budget", "launcher"),
@@ -221,12 +205,11 @@ LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
 
 
 def check_kernel(name: str, value: Any) -> str:
-    parts = value.split("+") if isinstance(value, str) else []
-    for part in parts or [value]:
-        if part not in KERNELS and not (part == "white" and len(parts) > 1):
-            hint = did_you_mean(str(part), KERNELS)
-            raise UserError(f"{name}={show_value(value)} is no kernel{hint}, or a sum: rbf+linear, rbf+white")
-    return value
+    """The kernel's text as the command line takes it."""
+    try:
+        return canonical(value)
+    except KernelError as error:
+        raise UserError(f"{name}={show_value(value)} {error}") from None
 
 
 def check_field(name: str, value: Any, field: Field) -> Any:

@@ -1,11 +1,13 @@
-"""What the conf/ tree offers, read from file names and comments alone: quick, without Hydra."""
+"""The conf/ tree: its groups, their options and fields, from names and comments: quick, without Hydra."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
+from dgpbench.config import expand
 from dgpbench.errors import UserError
 
 FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
@@ -28,7 +30,7 @@ def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
             raise UserError(f"--config-dir {given} is no folder; give one that holds model/, dataset/, ...")
         for group in groups():
             for name in sorted(set(options(group)) & set(options(group, [folder]))):
-                raise UserError(f"{group}/{name}.yaml in {given} is named like a built-in {group}; rename it")
+                raise UserError(f"{group} {name} in {given} is named like a built-in {group}; rename it")
         folders.append(folder)
     return folders
 
@@ -37,19 +39,41 @@ def groups(folders: Sequence[Path] | None = None) -> list[str]:
     """Config groups in the order of config.yaml's defaults list, then a user's own."""
     folders = folders or [conf_dir()]
     found = {p.name for folder in folders for p in folder.iterdir() if p.is_dir() and any(p.glob("*.yaml"))}
-    text = (conf_dir() / "config.yaml").read_text(encoding="utf-8")
-    order = [name for name in re.findall(r"^  - (\w+):", text, re.M)]
+    many = {group for group, name in expand.FOLDERS.items() if name in found}
+    found = (found | many) - set(expand.FOLDERS.values())
+    order = default_groups()
     return [g for g in order if g in found] + sorted(found - set(order))
 
 
+@lru_cache(maxsize=1)
+def default_groups() -> list[str]:
+    """Groups of which every config has one option: those in config.yaml's defaults list."""
+    return re.findall(r"^  - (\w+):", (conf_dir() / "config.yaml").read_text(encoding="utf-8"), re.M)
+
+
 def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path]:
-    """Options of a group; files that start with an underscore are parts of others and not listed."""
-    files = [p for folder in folders or [conf_dir()] for p in (folder / group).glob("*.yaml")]
-    return {p.stem: p for p in sorted(files, key=lambda p: p.stem) if not p.stem.startswith("_")}
+    """Options of a group and the file each stands in, its own or one with many; a file whose name begins with
+    an underscore is a part of others and not listed."""
+    found = {}
+    for folder in folders or [conf_dir()]:
+        for path in expand.files(group, folder):
+            found |= dict.fromkeys(expand.names(path, default_groups()), path)
+        found |= {p.stem: p for p in (folder / group).glob("*.yaml") if not p.stem.startswith("_")}
+    return dict(sorted(found.items()))
 
 
-def explanation(path: Path) -> str:
-    """The comment that opens an option's file (after Hydra's own `# @package` line), else its title field."""
+def read_option(name: str, path: Path) -> dict:
+    """An option as it stands in its file, given by `options`: nothing is composed or resolved."""
+    if path.parent.name in expand.FOLDERS.values():
+        return expand.load(path, default_groups())[name].node
+    return expand.read(path)
+
+
+def explanation(name: str, path: Path) -> str:
+    """The title of an option that stands in a file with many; else the comment that opens its own file (after
+    Hydra's own `# @package` line), or its title field."""
+    if path.parent.name in expand.FOLDERS.values():
+        return expand.load(path, default_groups())[name].about
     with path.open(encoding="utf-8") as file:
         lines = [line.strip() for line in file if not line.startswith("# @")]
     if lines and lines[0].startswith("#"):

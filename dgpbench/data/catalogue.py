@@ -1,4 +1,4 @@
-"""The catalogue: one yaml per dataset in conf/dataset, read without numpy or pandas."""
+"""The catalogue: every built-in dataset, from conf/catalogue, read without numpy or pandas."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
+from dgpbench.config.schema import TASKS
+from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
-
-TASKS = ("regression", "binary", "multiclass")
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -121,19 +118,9 @@ class Entry:
         return cls(settings=d, **known)
 
 
-def dataset_dir() -> Path:
-    """conf/dataset inside an installed package, or beside the package in a clone."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "conf" / "dataset"
-    return inside if inside.is_dir() else package.parent / "conf" / "dataset"
-
-
 @lru_cache(maxsize=1)
 def _raw() -> dict[str, dict]:
-    found = {}
-    for file in sorted(dataset_dir().glob("*.yaml")):
-        found[file.stem] = yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (safe loader)
-    return found
+    return {name: read_option(name, path) for name, path in options("dataset").items()}
 
 
 @lru_cache(maxsize=1)
@@ -149,7 +136,6 @@ def own_entries(config_dirs: Sequence[str]) -> dict[str, Entry]:
     if not config_dirs:
         return {}
     from dgpbench.config import compose
-    from dgpbench.config.tree import config_folders, options
 
     names = options("dataset", config_folders(config_dirs)[1:])
     return {name: entry_from_config(compose([f"dataset={name}"], config_dirs)["dataset"]) for name in names}

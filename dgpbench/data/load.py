@@ -6,6 +6,7 @@ import numpy as np
 
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.protocol import check_split, own_test
+from dgpbench.config.schema import SPLIT_RULES
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_training, code_labels
@@ -14,7 +15,7 @@ from dgpbench.data.published import recipe as published_recipe
 from dgpbench.data.scaling import moments, scale, scale_targets
 from dgpbench.data.sources.chain import Note, silent
 from dgpbench.data.split import Split
-from dgpbench.data.splits import RULES, carve_validation, shuffle_rows, stratified_rows
+from dgpbench.data.splits import carve_validation, shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
 
 _INSPECT_VALUES = 5_000_000
@@ -25,8 +26,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     note = note or silent
     entry, protocol, split = entry_from_config(cfg["dataset"]), cfg["protocol"], cfg.get("split", 0)
     rule = protocol["split_rule"]
-    if rule not in RULES:
-        raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(RULES)}")
+    if rule not in SPLIT_RULES:
+        raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(SPLIT_RULES)}")
     own = {"name": entry.name, "train_rows": entry.train_rows}
     check_split(split, own, protocol)
     if rule == "published":

@@ -6,7 +6,6 @@ import numpy as np
 
 from dgpbench.errors import UserError
 
-RULES = ("shuffle", "published", "fixed_zero")
 _VALIDATION = 7919  # second seed word, so that validation rows do not repeat the train/test shuffle
 
 

@@ -16,6 +16,9 @@ class Silent:
 
     def note(self, text: str) -> None: ...
 
+    def training(self, trainer) -> None:
+        """The trainer whose steps are about to run, for a look at a run from outside."""
+
     def start(self, steps: int | None, seconds: float | None) -> None: ...
 
     def update(

@@ -30,7 +30,7 @@ LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps,
 
 
 class Trainer(Protocol):
-    """What the loop asks of compiled steps: engine/trainer.py for GPs, a baseline's own for networks.
+    """Compiled steps, as the loop asks for them (engine/trainer.py).
 
     Reports have bound_mean, bound_last and refused, and step_size where a step is searched for.
     """
@@ -54,17 +54,18 @@ def train(
     batches: Batches,
     run: RunContext,
     take: Callable | None = None,
-    look: Callable[[], float] | None = None,
+    look: Callable[[int], float] | None = None,
 ) -> TrainResult:
     """Advance `trainer` to the end of its budget, from its checkpoint if there is one.
 
-    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident. `look()` gives a
+    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident. `look(steps)` gives a
     number for the trace whenever there are LOOK_AFTER times as many steps, and at the end; its time is free.
     """
     result = _resume(trainer, run)
     feed = _Feed(trainer, batches, take)
     stop = _Signals()
     writer = _trace_writer(run) if run.tensorboard else None
+    run.reporter.training(trainer)
     run.reporter.start(run.steps, run.seconds)
     saved = time.perf_counter()
     size, rate_steps, rate_seconds = 1, 0, 0.0
@@ -86,7 +87,7 @@ def train(
                 result.bound, result.refused = report["bound_mean"], result.refused + report["refused"]
                 seen = None
                 if look and (result.steps >= next_look or _finished(result, run)):
-                    seen, next_look = look(), LOOK_AFTER * result.steps
+                    seen, next_look = look(result.steps), LOOK_AFTER * result.steps
                 more = report.get("step_size"), seen
                 result.trace.append(_entry(result.steps, round(result.seconds, 4), result.bound, *more))
                 first = False

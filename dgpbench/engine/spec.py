@@ -1,4 +1,4 @@
-"""What shapes a compiled training step, and how its batch is cut into chunks."""
+"""The structure of a compiled training step, and how its batch is cut into chunks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgpbench.engine.platform import tf
-from dgpbench.inference.bounds import VI, Bound
-from dgpbench.models.deep_gp import DeepGP
-from dgpbench.models.layers import cheaper_form
+from dgpbench.inference.base import Bound, Update, Whole
 
 CHUNK_BYTES = 4 << 20  # of k(Z, H) of a chunk, the largest array that grows with M only
 MIN_CHUNK = 128  # columns below which a batch is not split between threads
@@ -19,16 +17,12 @@ MIN_CHUNK = 128  # columns below which a batch is not split between threads
 class StepSpec:
     """Everything that shapes the compiled step."""
 
-    model: DeepGP
+    bound: Bound | Whole
+    update: Update
     shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of every parameter, trainable or not
     fixed: frozenset[str]  # names that stay as they are
     batch: int
     full_batch: bool
-    bound: Bound = VI
-    optimiser: str = "adam"
-    parameterisation: str = "natural"
-    alternate: bool = False
-    direction: str | None = None  # of a line search (search.py); None: steps follow their schedule
     precision: str = "float64"
     chunk_rows: int = 2000
     threads: int = 1
@@ -36,9 +30,9 @@ class StepSpec:
     device: str = "/CPU:0"
 
     @property
-    def natural_layers(self) -> tuple[int, ...]:
-        gps = self.model.gps
-        return {"adam": (), "gd": (), "ngd_adam": gps[-1:], "ngd_all": gps}[self.optimiser]
+    def trainable(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters that may move."""
+        return {name: shape for name, shape in self.shapes if name not in self.fixed}
 
     @property
     def param_dtype(self) -> tf.DType:
@@ -46,35 +40,19 @@ class StepSpec:
 
     @property
     def batch_dtype(self) -> tf.DType:
-        return tf.float64 if self.precision == "float64" else tf.float32
+        """A whole objective has no part that would bear less precision than the rest."""
+        return tf.float32 if self.precision == "mixed" and not self.bound.whole else self.param_dtype
 
     @property
-    def forms(self) -> tuple[str, ...]:
-        """Of each layer: what costs least in float64, the cheaper of the safe ones in less (layers.py)."""
-        model = self.model
-        spread = self.bound.columns if model.latent else self.bound.samples
-        before = self.batch * self.bound.samples  # columns in front of the first latent layer
-
-        def form(i: int) -> str:
-            if i not in model.gps:
-                return "white"
-            behind = model.latent and i > model.latent[0]
-            columns = self.batch * spread if behind else before
-            return cheaper_form(model.layers[i], columns, self.precision == "float64")
-
-        return tuple(form(i) for i in range(len(model.layers)))
+    def forms(self) -> tuple[str, ...] | None:
+        """Of each layer: what costs least in float64, the cheaper of the safe ones in less."""
+        return self.bound.forms(self.batch, self.batch_dtype == tf.float64)
 
     @property
     def chunks(self) -> list[int]:
         """Rows of a minibatch that go through the batch part together."""
-        widest = max(self.model.layers[i].num_inducing for i in self.model.gps)
-        limit = min(self.chunk_rows, CHUNK_BYTES // (widest * self.batch_dtype.size))
+        limit = min(self.chunk_rows, CHUNK_BYTES // (self.bound.tallest * self.batch_dtype.size))
         return chunk_sizes(self.batch, max(1, limit // self.bound.columns), self.threads)
-
-    @property
-    def draws(self) -> int:
-        """Standard normals for each row of a minibatch and each of the model's noise dimensions."""
-        return self.bound.samples if self.bound.kind == "optimal" else self.bound.columns
 
 
 def chunk_sizes(batch: int, limit: int, threads: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -162,3 +163,14 @@ class Predictive:
 def row_noise(seed: int, row: int) -> np.random.Generator:
     """The random stream of one test row: counter-based, so that streams of different rows never meet."""
     return np.random.Generator(np.random.Philox(key=seed, counter=row << 64))
+
+
+def pooled(parts: Sequence[Predictive]) -> Predictive:
+    """The equally weighted average of predictive distributions of one kind and size, without log_weights."""
+    if parts[0].probs is not None:
+        return Predictive(probs=np.mean([part.probs for part in parts], 0))
+    if parts[0].draws is not None:
+        return Predictive(draws=np.concatenate([part.draws for part in parts]))
+    return Predictive(
+        mean=np.concatenate([part.mean for part in parts]), var=np.concatenate([part.var for part in parts])
+    )

@@ -1,1 +1,1 @@
-"""Gaussian processes: kernels, layers, likelihoods, and their numbers. Knows nothing of data, training or files."""
+"""Gaussian processes: kernels, layers, likelihoods, in numbers. Knows nothing of data, training or files."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
 MAX_HALVINGS = 30
 
 

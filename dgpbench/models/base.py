@@ -6,12 +6,11 @@ implements it directly. One file and one yaml (`_target_: my_module.MyModel`) pu
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from dgpbench.config.targets import load_class
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -69,17 +68,3 @@ def check_task(model: Model, name: str, split: Split) -> None:
         f"model {name} is for {' and '.join(tasks)}; dataset {split.dataset} is {split.task}: use "
         f"model={better}, or another dataset"
     )
-
-
-def load_class(setting: str, target: str) -> type:
-    """The class `module.Class` that a setting names; the module may lie in the current folder."""
-    module_name, _, class_name = target.rpartition(".")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a model in the current folder
-    try:
-        return getattr(import_module(module_name), class_name)
-    except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise UserError(
-            f"{setting}={target} cannot be imported ({error}); give module.Class, with the module installed"
-            " or in the current folder"
-        ) from error

@@ -4,7 +4,7 @@ A mixture over draws of w from its prior needs a draw near every observation. Wh
 observation lies in a tail, thousands of draws have none, and the log density is far too low, by an amount
 that no standard error shows. For fixed noise eps_s in the inner layers the moments of f are smooth in w:
     p(y | x) = 1/S sum_s of the integral of p(y | m(w, eps_s), v(w, eps_s)) p(w) dw,
-each by the adaptive rule of inference/quadrature.py.
+each by the adaptive rule of gp/quadrature.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from functools import lru_cache
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.inference import quadrature
-from dgpbench.models import latent
-from dgpbench.models.deep_gp import DeepGP, propagate
+from dgpbench.gp import latent, quadrature
+from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.inference.base import Bound
 
 NODES = 128
 COLUMNS = 40_000  # points times samples times nodes that pass through the layers at once
@@ -31,21 +31,22 @@ def possible(model: DeepGP) -> bool:
 
 
 def log_density(
-    model: DeepGP, prepared: dict, X: np.ndarray, Y: np.ndarray, samples: int, seed: int
+    bound: Bound, prepared: dict, X: np.ndarray, Y: np.ndarray, samples: int, seed: int
 ) -> np.ndarray:
     """log of each of the S integrals at the rows of X (N, D), Y (N, P): (S, N); their mean is the density."""
-    samples = samples if model.noise_dim > 1 else 1  # nothing but w to integrate over
+    samples = samples if bound.model.noise_dim > 1 else 1  # nothing but w to integrate over
     rows = max(1, COLUMNS // (samples * NODES))
     out = []
     for block, start in enumerate(range(0, len(X), rows)):
         part = [np.concatenate([A[start : start + rows], A[:1].repeat(rows, 0)])[:rows] for A in (X, Y)]
-        value = _compiled(model, samples)(prepared, *part, tf.constant([seed, block]))
+        value = _compiled(bound, samples)(prepared, *part, tf.constant([seed, block]))
         out.append(value.numpy()[:, : len(X) - start])
     return np.concatenate(out, 1)
 
 
 @lru_cache(maxsize=8)
-def _compiled(model: DeepGP, samples: int):
+def _compiled(bound: Bound, samples: int):
+    model = bound.model
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
@@ -56,7 +57,7 @@ def _compiled(model: DeepGP, samples: int):
 
         def moments(w):  # of f: P, K C for w (1, K, C)
             K = w.shape[1]
-            return propagate(model, prepared, Xs, tf.tile(noise, (1, K)), [w], K, joint=False)
+            return bound.moments(prepared, Xs, tf.tile(noise, (1, K)), [w], K, joint=False)
 
         def log_p(y, mean, var):
             return model.likelihood.log_density(prepared["likelihood"], mean, var, y)

@@ -7,46 +7,46 @@ from functools import partial
 
 import numpy as np
 
-from dgpbench.config.keys import later_defaults
+from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.spec import StepSpec
-from dgpbench.engine.trainer import get_trainer
-from dgpbench.errors import UserError
+from dgpbench.engine.trainer import Trainer, get_trainer
+from dgpbench.errors import Diverged, UserError
 from dgpbench.evaluate.loglik import mean_loglik
-from dgpbench.evaluate.predictive import Predictive
-from dgpbench.inference.bounds import Bound, data_term, weighted_latents
-from dgpbench.inference.optimise import rates_from_config
+from dgpbench.evaluate.predictive import Predictive, pooled
+from dgpbench.gp import likelihoods, start
+from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.likelihoods import Gaussian
+from dgpbench.gp.parameters import scope, unconstrain
+from dgpbench.inference.base import Bound, Method, Numerics
+from dgpbench.inference.place import place_of
 from dgpbench.keyed_random import permuted
-from dgpbench.models import density, init, likelihoods, prediction
-from dgpbench.models.deep_gp import DeepGP, prepare
-from dgpbench.models.joint import UNROLLED
-from dgpbench.models.latent import LatentLayer
-from dgpbench.models.layers import GPLayer
-from dgpbench.models.likelihoods import Gaussian
-from dgpbench.models.parameters import unconstrain
+from dgpbench.models import density, prediction
 
 INIT_ROWS = 100_000  # initial values are taken from at most this many random rows
-INIT_STREAM = 1 << 43  # of the random sample of very many rows; epochs have the small ones
-CHECK_ROWS, CHECK_NATS = 1000, 0.01  # of the quadrature, after training
+INIT_STREAM = 1 << 43  # random stream of the sample of very many rows; epochs have the streams from 0 on
+CHECK_ROWS = 1000  # training rows on which a bound verifies itself after training
 JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
 
 
 class GPModel:
-    """Sparse and deep GPs, with or without latent variables, by stochastic variational inference."""
+    """Sparse and deep GPs, with or without latent variables, by any method of inference/."""
 
     def __init__(self, cfg: dict):
         self.cfg = cfg
+        self.method: Method = create_method(cfg)
         # The thread pool inside operations also runs the batch part of joint samples, and prediction with
         # latent variables is long; all else is faster without it.
         self.threads = set_threads(cfg["threads"], inside=self.latent)
         self.device = choose_device(cfg["device"])
         self.model: DeepGP | None = None
+        self.bound: Bound | None = None
         self.values: dict[str, np.ndarray] = {}
         self._initial = None
-        self._prepared = None
+        self._members: list = []  # what `prepare` made of each parameter set of the posterior
 
     @property
     def latent(self) -> bool:
@@ -64,12 +64,14 @@ class GPModel:
         """Choose structure and initial values; returns one line about them for the user."""
         X, Y = _sample_rows(split, seed)
         likelihood = likelihoods.choose(self.cfg, split)
-        self._initial = init.build(self.cfg, X, Y, seed, split.n_train, likelihood)
-        model, values, fixed, _ = self._initial
-        kernels = ", ".join("+".join(model.layers[i].kernel.parts) for i in model.gps)
+        model, values, fixed, notes = start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
+        self.bound = self.method.bound(model)
+        values = self.bound.initial(values)
+        self._initial = model, values, fixed & values.keys(), notes
+        kernels = ", ".join(str(model.layers[i].kernel) for i in model.gps)
         M = ", ".join(str(model.layers[i].num_inducing) for i in model.gps)
         count = sum(v.size for name, v in values.items() if name not in fixed)
-        about = f"{describe(model)}, {model.likelihood.name}, kernels {kernels}, inducing points {M}"
+        about = f"{model.describe()}, {model.likelihood.name}, kernels {kernels}, inducing points {M}"
         return f"{about}, {count:,} parameters"
 
     def fit(self, split, run: RunContext) -> TrainResult:
@@ -80,7 +82,7 @@ class GPModel:
         self._initial = None
         for note in notes:
             run.note(note)
-        raw = unconstrain(values)
+        raw = unconstrain(values, self.bound.constraints())
         batches = Batches(split.n_train, inference["batch"], run.seed)
         resident = 8 * split.n_train * (split.dim + split.outputs) <= cfg["engine"]["memory_limit_gb"] * 1e9
         if not resident and any(self.model.layers[i].q == "free" for i in self.model.latent):
@@ -89,40 +91,50 @@ class GPModel:
                 "amortised"
             )
         full = batches.full and resident
-        spec = step_spec(cfg, self.model, raw, fixed, batches.batch, full, self.threads, self.device)
-        if spec.direction and not full:
+        update = self.method.update(self.bound)
+        if update.needs_all_rows and not full:
             raise UserError(
-                "inference.natgrad.step=linesearch needs all training rows in each step and in memory; set "
+                f"{update.needs_all_rows} needs all training rows in each step and in memory; set "
                 f"inference.batch={split.n_train}"
             )
+        spec = step_spec(cfg, self.bound, update, raw, fixed, batches.batch, full, self.threads, self.device)
         trainer = get_trainer(spec)
         trainer.reset(
             raw,
-            rates_from_config(inference),
+            self.method.rates(),
             seed=run.seed,
             num_data=split.n_train,
             jitter=cfg["model"]["jitter"] or JITTER[cfg["precision"]],
             data=(self._inputs(split.X_train), split.Y_train) if resident else None,
         )
         look = partial(self._test_loglik, trainer, split, run.seed)
-        result = train(
-            trainer,
-            batches,
-            run,
-            take=None if resident else self._streamed(split),
-            look=look if cfg["engine"].get("trace_test") else None,
-        )
-        self._take_over(trainer)
-        if bound_of(cfg, self.model).kind == "optimal":
-            result.checks["quadrature"] = self._check_quadrature(split, run)
+        try:
+            result = train(
+                trainer,
+                batches,
+                run,
+                take=None if resident else self._streamed(split),
+                look=look if cfg["engine"].get("trace_test") else None,
+            )
+        except Diverged as error:
+            raise Diverged(f"{error}{place_of(self.bound)}") from None
+        if reason := update.incomplete(result.steps):
+            raise Diverged(reason)
+        self._take_over(trainer, result.steps)
+        X, Y = split.take_train(np.arange(min(split.n_train, CHECK_ROWS)))
+        columns = tf.constant(self._inputs(X).T), tf.constant(Y.T)
+        result.checks, notes = self.bound.checks(self._members[0], *columns, run.seed)
+        for note in notes:
+            run.note(note)
         return result
 
-    def _take_over(self, trainer) -> None:
-        self.load_parameters(trainer.values() | {"jitter": np.asarray(trainer.jitter.numpy(), np.float64)})
+    def _take_over(self, trainer: Trainer, steps: int) -> None:
+        draws = {f"draws/{name}": value for name, value in trainer.draws(steps).items()}
+        self.load_parameters(trainer.values() | draws)
 
-    def _test_loglik(self, trainer, split, seed: int) -> float:
+    def _test_loglik(self, trainer: Trainer, split, seed: int, steps: int) -> float:
         """The test log-likelihood as training stands, for its trace."""
-        self._take_over(trainer)
+        self._take_over(trainer, steps)
         samples = self.cfg["protocol"]["test_samples"]
         return mean_loglik(self.predict, split, samples, seed, self.log_density)
 
@@ -136,37 +148,12 @@ class GPModel:
 
         return take
 
-    def _check_quadrature(self, split, run: RunContext) -> dict[str, float]:
-        """How much the bound of a point changes when its nodes are doubled: mean and largest, in nats."""
-        X, Y = split.take_train(np.arange(min(split.n_train, CHECK_ROWS)))
-        bound = bound_of(self.cfg, self.model)
-        dim = self.model.layers[self.model.latent[0]].dim
-        values = [
-            self._data_term(
-                replace(bound, samples=1, importance=bound.importance * factor**dim), X, Y, run.seed
-            )
-            for factor in (1, 2)
-        ]
-        change = np.abs(values[1] - values[0])
-        check = {"mean": float(np.mean(change)), "max": float(change.max()), "rows": len(X)}
-        if check["mean"] > CHECK_NATS:
-            run.note(
-                f"quadrature: doubling the nodes changes the bound by {check['mean']:.2g} nats per point:"
-                " it is no bound; use more inference.quadrature.nodes or the adaptive rule"
-            )
-        return check
-
-    def _data_term(self, bound: Bound, X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:
-        """What each row adds to the bound, from one draw of what lies in front of the latent layer."""
-        noise = tf.constant(np.random.RandomState(seed).randn(self.model.noise_dim, len(X)))
-        columns = (tf.constant(self._inputs(X).T), tf.constant(Y.T), noise, tf.constant(0))
-        return data_term(self.model, self._prepared, bound, *columns).numpy()
-
     # ---- prediction ----------------------------------------------------------------------------------
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """What the likelihood predicts: a mixture, class probabilities or draws (prediction.py)."""
-        return prediction.predict(self.model, self._prepared, self._inputs(X), samples, seed)
+        """The likelihood's prediction, averaged over the posterior: mixture, probabilities or draws."""
+        each = self._for_members(prediction.predict, samples, seed, self._inputs(X))
+        return each[0] if len(each) == 1 else pooled(each)
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
         """log p(y | x) better than from what `predict` gives, as the logs of terms (S, N) whose mean it is;
@@ -175,10 +162,17 @@ class GPModel:
             return None
         if self.latent and density.possible(self.model):
             inner = max(1, samples // density.NODES)
-            return density.log_density(self.model, self._prepared, self._inputs(X), Y, inner, seed)
+            return np.concatenate(self._for_members(density.log_density, inner, seed, self._inputs(X), Y))
         if isinstance(self.model.likelihood, Gaussian):
             return None
-        return prediction.log_density(self.model, self._prepared, self._inputs(X), Y, samples, seed)
+        return np.concatenate(self._for_members(prediction.log_density, samples, seed, self._inputs(X), Y))
+
+    def _for_members(self, function, samples: int, seed: int, *arrays) -> list:
+        """function(bound, prepared, *arrays, samples, seed) of each member, the samples shared out evenly."""
+        share = -(-samples // len(self._members))
+        seeds = [seed, *(_member_seed(seed, i) for i in range(1, len(self._members)))]
+        pairs = zip(self._members, seeds, strict=True)
+        return [function(self.bound, prepared, *arrays, share, own) for prepared, own in pairs]
 
     def posterior_latents(
         self, X: np.ndarray, Y: np.ndarray | None, samples: int, seed: int, rows: np.ndarray | None = None
@@ -200,86 +194,62 @@ class GPModel:
             raise UserError("q(w) has parameters for each training row: name the rows of X with rows=...")
         tensors = {name: tf.constant(v) for name, v in self.values.items() if name != "jitter"}
         chosen = tf.constant(rows, tf.int32) if free else None
-        prepared, _ = prepare(self.model, tensors, self.values["jitter"], rows=chosen)
-        bound, rng, N = bound_of(self.cfg, self.model), np.random.RandomState(seed), len(X)
+        prepared, _ = self.bound.prepare(tensors, Numerics(self.values["jitter"]), rows=chosen)
+        bound, rng, N = self.bound, np.random.RandomState(seed), len(X)
         X, Y = tf.constant(self._inputs(X).T), tf.constant(Y.T)
         each = max(1, prediction.COLUMNS // (bound.importance * N))
         draws = []
-        for start in range(0, samples, each):
-            part = replace(bound, samples=min(each, samples - start))
+        for first in range(0, samples, each):
+            part = replace(bound, samples=min(each, samples - first))
             noise = tf.constant(rng.randn(self.model.noise_dim, part.columns * N))
-            w, log_weight = weighted_latents(self.model, prepared, part, X, Y, noise, tf.constant(0))
+            w, log_weight = part.weighted_latents(prepared, X, Y, noise, tf.constant(0))
             pick = np.argmax(log_weight.numpy() + rng.gumbel(size=log_weight.shape), 0)  # by their weights
             chosen = np.concatenate([v.numpy()[:, pick, np.arange(len(pick))] for v in w])  # dim, S N
             draws.append(chosen.T.reshape(part.samples, N, -1))
         return np.concatenate(draws)
 
     def parameters(self) -> dict[str, np.ndarray]:
+        """Constrained values by name, `jitter`, and below `draws/` the kept draws of a sampler."""
         return self.values
 
     def load_parameters(self, values: dict[str, np.ndarray]) -> None:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
-        self.model = init.structure(self.cfg, self.values)
-        tensors = {name: tf.constant(v) for name, v in self.values.items()}
-        self._prepared, _ = prepare(self.model, tensors, tensors.pop("jitter"))
-
-
-def describe(model: DeepGP) -> str:
-    """The layers in one line: 8 -> 8 -> 1, with latents as `+ w(1)` and mixed GPs in brackets."""
-    parts = [f"{model.input_dim}"]
-    for layer in model.layers:
-        if isinstance(layer, LatentLayer):
-            parts.append(f"{layer.output_dim} (+ {layer.dim} latent)")
-        elif isinstance(layer, GPLayer) and layer.mixed:
-            parts.append(f"{layer.mixed} ({layer.output_dim} GPs mixed)")
-        else:
-            parts.append(str(layer.output_dim))
-    return " -> ".join(parts)
-
-
-def bound_of(cfg: dict, model: DeepGP) -> Bound:
-    """The bound that a config names, for this structure."""
-    inference = later_defaults("inference") | cfg["inference"]
-    samples = inference["samples"]
-    if not model.latent or inference["bound"] == "vi":
-        return Bound(samples=samples)
-    if inference["bound"] == "optimal":
-        rule, nodes = inference["quadrature"]["rule"], inference["quadrature"]["nodes"]
-        dim = model.layers[model.latent[0]].dim
-        return Bound("optimal", samples, nodes**dim, rule=rule)
-    joint = cfg["model"].get("compat") != "released"
-    return Bound("iwvi", samples, inference["importance_samples"], joint, inference["dreg"])
-
-
-def search_direction(natgrad: dict) -> str | None:
-    """What a line search follows; None where steps have a schedule."""
-    return natgrad["direction"] if natgrad.get("step") == "linesearch" else None
+        draws = scope(self.values, "draws")
+        single = {name: v for name, v in self.values.items() if not name.startswith("draws/")}
+        jitter = tf.constant(single.pop("jitter"))
+        self.model = start.structure(self.cfg, single)
+        self.bound = self.method.bound(self.model)
+        count = len(next(iter(draws.values()))) if draws else self.bound.draws
+        self._members = []
+        for i in range(count):
+            member = single | {name: v[i] for name, v in draws.items()}
+            tensors = {name: tf.constant(v) for name, v in member.items()}
+            made, _ = self.bound.prepare(tensors, Numerics(jitter), key=tf.constant([self.cfg["seed"], i]))
+            self._members.append(made)
 
 
 def step_spec(
-    cfg: dict, model: DeepGP, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
-):
-    """What the compiled step of this config depends on."""
-    inference, engine = cfg["inference"], cfg["engine"]
-    bound = bound_of(cfg, model)
-    unrolled = bound.kind != "iwvi" or not bound.joint or bound.importance <= UNROLLED
+    cfg: dict, bound: Bound, update, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
+) -> StepSpec:
+    """The structure of this config's compiled step."""
+    engine = cfg["engine"]
     return StepSpec(
-        model=model,
+        bound=bound,
+        update=update,
         shapes=tuple((name, v.shape) for name, v in raw.items()),
         fixed=frozenset(fixed),
         batch=batch,
         full_batch=full,
-        bound=bound,
-        optimiser=inference["optimiser"],
-        parameterisation=inference["natgrad"]["parameterisation"],
-        alternate=inference["natgrad"]["alternate"],
-        direction=search_direction(inference["natgrad"]),
         precision=cfg["precision"],
         chunk_rows=engine["chunk_rows"],
         threads=threads,
-        xla=engine["xla"] in ("auto", True) and unrolled,  # XLA's own Cholesky is slow
+        xla=engine["xla"] in ("auto", True) and bound.compiles,
         device=device,
     )
+
+
+def _member_seed(seed: int, index: int) -> int:
+    return int(np.random.SeedSequence((seed, index)).generate_state(1)[0] >> 1)
 
 
 def _sample_rows(split, seed: int) -> tuple[np.ndarray, np.ndarray]:

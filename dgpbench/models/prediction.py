@@ -1,6 +1,6 @@
 """From a fitted deep GP to predictive distributions, over rows in blocks of bounded memory.
 
-The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.20). Given them
+The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.21). Given them
 f is Gaussian, and y is predicted as its likelihood asks: Gaussian components, class probabilities averaged
 over the samples, or draws.
 """
@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models.deep_gp import DeepGP, mixed_outputs, propagate
-from dgpbench.models.likelihoods import Gaussian
-from dgpbench.models.likelihoods.base import DENSITY_NODES
+from dgpbench.gp.deep_gp import DeepGP, mixed_outputs
+from dgpbench.gp.likelihoods import Gaussian
+from dgpbench.gp.likelihoods.base import DENSITY_NODES
+from dgpbench.inference.base import Bound
 
 COLUMNS = 10_000  # points times samples that pass through the layers at once
 DENSITY_COLUMNS = 2000  # the same for densities, each by quadrature
@@ -27,10 +28,11 @@ def needed_samples(model: DeepGP, samples: int) -> int:
     return samples if model.noise_dim or model.layers[-1].mixed else 1
 
 
-def predict(model: DeepGP, prepared: dict, X: np.ndarray, samples: int, seed: int) -> Predictive:
+def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int) -> Predictive:
     """The predictive distribution at the rows of X (N, D)."""
+    model = bound.model
     S = needed_samples(model, samples)
-    out = _in_blocks(_compiled_predict(model, S), prepared, (X,), COLUMNS // S, seed)
+    out = _in_blocks(_compiled_predict(bound, S), prepared, (X,), COLUMNS // S, seed)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
     mean, var = out
@@ -42,10 +44,10 @@ def predict(model: DeepGP, prepared: dict, X: np.ndarray, samples: int, seed: in
     return Predictive(draws=model.likelihood.draw(p, F, rng))
 
 
-def log_density(model: DeepGP, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
+def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
     """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
-    S = needed_samples(model, samples)
-    return _in_blocks(_compiled_density(model, S), prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
+    S = needed_samples(bound.model, samples)
+    return _in_blocks(_compiled_density(bound, S), prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
 
 
 def _in_blocks(function, prepared: dict, arrays, rows: int, seed: int) -> list[np.ndarray]:
@@ -58,16 +60,17 @@ def _in_blocks(function, prepared: dict, arrays, rows: int, seed: int) -> list[n
     return [np.concatenate(column, 1) for column in zip(*parts, strict=True)]
 
 
-def sampled_moments(model: DeepGP, prepared: dict, X, samples: int, seed):
+def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed):
     """Mean and variance of the outputs (P, S N) at rows X (N, D), and the noise that they came from.
 
     Mixed outputs are correlated given w, so their GPs are sampled too: given those they are independent.
     """
+    model = bound.model
     last, N = model.layers[-1], X.shape[0]
     shape = (model.noise_dim + (last.output_dim if last.mixed else 0), samples * N)
     noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
     w = [tf.reshape(noise[model.noise_rows(i)], (model.layers[i].dim, 1, -1)) for i in model.latent]
-    mean, var = propagate(model, prepared, tf.transpose(X), noise, w, repeat=samples)
+    mean, var = bound.moments(prepared, tf.transpose(X), noise, w, repeat=samples)
     if last.mixed:
         F = mean + tf.sqrt(tf.maximum(var, 0.0)) * noise[model.noise_dim :]
         mean, _ = mixed_outputs(model, prepared, F, tf.zeros_like(F))
@@ -76,16 +79,16 @@ def sampled_moments(model: DeepGP, prepared: dict, X, samples: int, seed):
 
 
 @lru_cache(maxsize=8)
-def _compiled_predict(model: DeepGP, samples: int):
+def _compiled_predict(bound: Bound, samples: int):
     """Mean and variance (S, N, P), of y under a Gaussian likelihood and of f under others; or the mean of the
     class probabilities (1, N, C). In float64."""
-    likelihood = model.likelihood
+    model, likelihood = bound.model, bound.model.likelihood
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, seed):
         N = X.shape[0]
         rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
-        mean, var, noise = sampled_moments(model, prepared, X, samples, seed)
+        mean, var, noise = sampled_moments(bound, prepared, X, samples, seed)
         if hasattr(likelihood, "probs"):
             each = likelihood.probs(prepared["likelihood"], mean, var, noise[model.likelihood_rows])
             return (tf.reduce_mean(rows(each), 0, keepdims=True),)
@@ -97,15 +100,15 @@ def _compiled_predict(model: DeepGP, samples: int):
 
 
 @lru_cache(maxsize=8)
-def _compiled_density(model: DeepGP, samples: int):
+def _compiled_density(bound: Bound, samples: int):
     """log p(y | sample) (S, N) for rows X (N, D), Y (N, P)."""
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
-        mean, var, _ = sampled_moments(model, prepared, X, samples, seed)
+        mean, var, _ = sampled_moments(bound, prepared, X, samples, seed)
         Ys = tf.tile(tf.transpose(Y), (1, samples))
         nodes = FEW_NODES if samples >= MANY_SAMPLES else DENSITY_NODES
-        each = model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, nodes)
+        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, nodes)
         return (tf.reshape(each, (samples, -1)),)
 
     return run

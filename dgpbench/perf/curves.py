@@ -71,6 +71,10 @@ class Watch(Silent):
         self.score, self.race, self.curve = score, race, Curve()
         self.seconds, self.due = 0.0, FIRST
         self._since = 0.0
+        self.trainer = None
+
+    def training(self, trainer) -> None:
+        self.trainer = trainer
 
     def start(self, steps, seconds) -> None:
         self._since = self.race.clock()
@@ -94,7 +98,6 @@ def curve_of(overrides: Sequence[str], race: Race) -> Curve:
     """Train as `overrides` say, and score on the way."""
     from dgpbench.config import compose
     from dgpbench.data import load_split
-    from dgpbench.engine.trainer import latest_trainer
     from dgpbench.errors import Diverged
     from dgpbench.experiment import run_seed
     from dgpbench.models.base import create
@@ -105,8 +108,7 @@ def curve_of(overrides: Sequence[str], race: Race) -> Curve:
     scorer = create(cfg)
 
     def score() -> float:
-        trainer = latest_trainer()
-        scorer.load_parameters(trainer.values() | {"jitter": trainer.jitter.numpy()})
+        scorer.load_parameters(watch.trainer.values())
         return log_likelihood(scorer.predict, held_out, cfg["protocol"]["test_samples"], seed)
 
     watch = Watch(score, race)

@@ -4,7 +4,7 @@ A product (m, k) x (k, n) counts 2mkn, also where its result is symmetric and ha
 a factor is triangular (models/symmetric.py, triangular.py): the count is the same for every system.
 Elementwise work, exponentials and random numbers count nothing, so the share of the matmul limit that a step
 reaches is what is left of the machine after them.
-The batch part has three forms (models/layers.py). A step is held to the one with the fewest products, layer
+The batch part has three forms (gp/fast/forms.py). A step is held to the one with the fewest products, layer
 by layer: float64 of dgpbench among all three, all others, which would lose too many digits with `quad` or do
 not have it, among `white` and `half`.
 """

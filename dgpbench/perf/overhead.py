@@ -58,6 +58,10 @@ class Clock(Silent):
     def __init__(self):
         self.first: tuple[float, int] | None = None
         self.last: tuple[float, int] | None = None
+        self.trainer = None
+
+    def training(self, trainer) -> None:
+        self.trainer = trainer
 
     def update(self, step, bound, steps_per_second, seconds_left) -> None:
         self.last = time.perf_counter(), step
@@ -99,7 +103,7 @@ def check_run_overhead(overrides: Sequence[str] = (), seconds: float = 20.0, tur
             unit, _ = run_unit(cfg, reporter=clock)
             if unit.record["status"] != "done":
                 raise RuntimeError(f"the unit ended as {unit.record['status']}: {unit.record.get('reason')}")
-            rate = bare_rate(seconds / turns, int(clock.rate * cfg["engine"]["block_seconds"]))
+            rate = bare_rate(clock.trainer, seconds / turns, int(clock.rate * cfg["engine"]["block_seconds"]))
             if turn:
                 recorded.append(unit.record["steps_per_second"])
                 wall.append(clock.rate)
@@ -107,14 +111,11 @@ def check_run_overhead(overrides: Sequence[str] = (), seconds: float = 20.0, tur
     return Overhead(*(statistics.median(rates) for rates in (bare, recorded, wall)))
 
 
-def bare_rate(seconds: float, block: int) -> float:
-    """Steps per second of blocks of steps on the trainer that was used last, after one block to warm up."""
+def bare_rate(trainer, seconds: float, block: int) -> float:
+    """Steps per second of blocks of steps on the trainer of a finished run, after one block to warm up."""
     import numpy as np
 
-    from dgpbench.engine.trainer import latest_trainer
-
-    trainer = latest_trainer()
-    num_data = int(trainer.num_data.numpy())
+    num_data = trainer.num_data
     block = max(1, block)
     batch = 0 if trainer.spec.full_batch else trainer.spec.batch
     rows = np.random.RandomState(0).randint(0, num_data, (block, batch), np.int32)

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-import yaml
-
-from dgpbench.config.keys import config_key, later_defaults
+from dgpbench.config.keys import config_key
 from dgpbench.config.protocol import num_splits
-from dgpbench.config.tree import config_folders, options
+from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
@@ -86,8 +84,11 @@ class Records:
             record = unit.record
             self.by_key.setdefault(record["config_key"], []).append(unit)
             chosen = record["config"].get("dataset", {})
-            later = later_defaults("dataset")
-            known = {"name": record["dataset"]} | {field: chosen.get(field, later[field]) for field in later}
+            known = {
+                "name": record["dataset"],
+                "task": chosen.get("task"),
+                "train_rows": chosen.get("train_rows"),
+            }
             data = self.datasets.setdefault(record["dataset"], {})
             data[tuple(known.values()), record["data_hash"]] = known
 
@@ -111,13 +112,13 @@ class Records:
 
 def _stated_hash(place: Place) -> str | None:
     path = options("dataset", config_folders(place.config_dirs)).get(place.dataset)
-    return _facts(path).get("data_sha256") if path else None
+    return _facts(place.dataset, path).get("data_sha256") if path else None
 
 
 @lru_cache(maxsize=256)
-def _facts(path: Path) -> dict:
-    """What the yaml file of a dataset says."""
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+def _facts(dataset: str, path: Path) -> dict:
+    """The fields of a dataset as its file says them."""
+    return read_option(dataset, path)
 
 
 def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
@@ -132,7 +133,7 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
             continue
         try:
             protocol = _composed(place.words, place.config_dirs)["protocol"]
-            splits = num_splits(_facts(datasets[place.dataset]), protocol)
+            splits = num_splits(_facts(place.dataset, datasets[place.dataset]), protocol)
         except UserError as error:
             cell.absent = f"{' '.join(place.words)} does not compose: {error}"
             continue

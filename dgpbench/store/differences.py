@@ -8,10 +8,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from dgpbench.config.checks import flatten
 from dgpbench.config.keys import LATER_DEFAULTS, settings
 from dgpbench.config.schema import show_value
-from dgpbench.config.tree import conf_dir, options
+from dgpbench.config.sections import flatten
+from dgpbench.config.tree import conf_dir, options, read_option
 from dgpbench.errors import UserError
 
 GROUPS = ("model", "inference", "protocol")
@@ -100,11 +100,9 @@ def _defaults(words: tuple[str, ...], config_dirs: tuple[str, ...]) -> dict[str,
 
 def _of_dataset(config: dict) -> list[str]:
     """Fields of the dataset that are not as in its file."""
-    import yaml
-
     given = config.get("dataset", {})
     path = options("dataset").get(given.get("name"))
-    theirs = yaml.safe_load(path.read_text(encoding="utf-8")) if path else given
+    theirs = read_option(given["name"], path) if path else given
     return [
         _word(f"dataset.{name}", value)
         for name, value in sorted(given.items())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dgpbench.config.checks import flatten
 from dgpbench.config.schema import show_value
+from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.config.upgrade import complete
 from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
 from dgpbench.store.migrate import migrate
 from dgpbench.store.schema import validate_record
@@ -39,13 +40,13 @@ def to_stderr(message: str) -> None:
 
 
 def parse(text: str | bytes) -> dict:
-    """A record of the current schema from its JSON; ValueError if it is none."""
+    """A record of the current schema from its JSON, its config completed; ValueError if it is none."""
     record = json.loads(text)
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
     record = migrate(record)
     validate_record(record)
-    return record
+    return record | {"config": complete(record["config"])}
 
 
 def read_record(folder: Path) -> dict | None:

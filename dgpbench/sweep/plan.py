@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dgpbench.config.keys import config_key
+from dgpbench.config.upgrade import complete
 from dgpbench.data.files import write_json
 from dgpbench.errors import UserError
 from dgpbench.store.layout import labels_of, unit_folder
@@ -42,7 +43,7 @@ class Plan:
     def config(self, index: int) -> dict:
         """The whole config of one unit."""
         unit = self.units[index]
-        return self.configs[unit.config] | {"split": unit.split, "seed": unit.seed}
+        return complete(self.configs[unit.config]) | {"split": unit.split, "seed": unit.seed}
 
     def data_hash(self, index: int) -> str:
         return self.hashes[self.units[index].config]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from dgpbench.config.checks import flatten
 from dgpbench.config.schema import show_value
+from dgpbench.config.sections import flatten
 from dgpbench.progress import clock
 from dgpbench.store.layout import labels_of
 from dgpbench.sweep.plan import Plan

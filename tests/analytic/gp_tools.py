@@ -3,10 +3,12 @@
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.models.deep_gp import DeepGP
-from dgpbench.models.kernels import Kernel
-from dgpbench.models.layers import GPLayer
-from dgpbench.models.parameters import unconstrain
+from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.kernels import parse
+from dgpbench.gp.layer import GPLayer
+from dgpbench.gp.parameters import unconstrain
+from dgpbench.inference.base import Numerics
+from dgpbench.inference.gradients import batch_term, value_and_gradients
 
 
 def layer_values(rng, index, dim, M, P, variance=1.7, part="rbf", scale=0.2):
@@ -24,7 +26,7 @@ def layer_values(rng, index, dim, M, P, variance=1.7, part="rbf", scale=0.2):
 def sgp(rng, dim=3, M=12, P=2, noise=0.1, **kwargs):
     """A single-layer model and its constrained values."""
     values = layer_values(rng, 0, dim, M, P, **kwargs) | {"likelihood/variance": np.asarray(noise)}
-    return DeepGP((GPLayer(Kernel((kwargs.get("part", "rbf"),), dim), M, P, "zero"),)), values
+    return DeepGP((GPLayer(parse(kwargs.get("part", "rbf"), dim), M, P, "zero"),)), values
 
 
 def dgp(rng, dim=3, M=10, depth=2, P=1, noise=0.1, variance=0.5):
@@ -34,12 +36,23 @@ def dgp(rng, dim=3, M=10, depth=2, P=1, noise=0.1, variance=0.5):
         last = i == depth - 1
         out = P if last else dim
         values |= layer_values(rng, i, dim, M, out, variance=1.7 if last else variance)
-        layers.append(GPLayer(Kernel(("rbf",), dim), M, out, "zero" if last else "identity"))
+        layers.append(GPLayer(parse("rbf", dim), M, out, "zero" if last else "identity"))
     return DeepGP(tuple(layers)), values
 
 
-def raw_tensors(values):
-    return {name: tf.constant(v, tf.float64) for name, v in unconstrain(values).items()}
+def raw_tensors(values, model):
+    raw = unconstrain(values, model.constraints())
+    return {name: tf.constant(v, tf.float64) for name, v in raw.items()}
+
+
+def fast(bound, raw, chunks, form, weight=1.0, trainable=(), natural=()):
+    """The bound and its gradients as the engine computes them, all layers in one form."""
+    forms, jitter = (form,) * len(bound.model.layers), tf.constant(1e-6, tf.float64)
+    numerics = Numerics(jitter, forms, tf.float64, natural)
+    weight = tf.constant(weight, tf.float64)
+    return value_and_gradients(
+        bound, raw, chunks, weight, batch_term(bound), numerics, trainable=list(trainable)
+    )
 
 
 def columns(*arrays, dtype=tf.float64):

@@ -6,13 +6,15 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gp_tools import columns, dgp, gpflow_svgp, raw_tensors, sgp
+from gp_tools import columns, dgp, fast, gpflow_svgp, raw_tensors, sgp
 
-from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, lower_bound
-from dgpbench.models.deep_gp import DeepGP, prepare, propagate
-from dgpbench.models.kernels import Kernel
-from dgpbench.models.layers import GPLayer, kl_divergence
-from dgpbench.models.whitening import folding, folding_root, whitening
+from dgpbench.gp.deep_gp import DeepGP, penalties, prepare, propagate
+from dgpbench.gp.fast.forms import half_form, quadratic_form, whitened
+from dgpbench.gp.fast.whitening import folding, folding_root, whitening
+from dgpbench.gp.kernels import parse
+from dgpbench.gp.layer import GPLayer, kl_divergence
+from dgpbench.inference.dsvi import VI
+from dgpbench.inference.gradients import lower_bound
 
 
 def _data(rng, N=50, D=3, P=2):
@@ -27,7 +29,7 @@ def test_sgp_bound_equals_gpflow_svgp():
     rng = np.random.RandomState(1)
     X, Y = _data(rng)
     model, values = sgp(rng)
-    ours = lower_bound(model, raw_tensors(values), *columns(X, Y), _no_noise(50), num_data=200)
+    ours = lower_bound(VI(model), raw_tensors(values, model), *columns(X, Y), _no_noise(50), num_data=200)
     theirs = gpflow_svgp(values, 200).elbo((X, Y))
     assert float(ours) == pytest.approx(float(theirs), rel=1e-8)
 
@@ -51,7 +53,7 @@ def test_predictions_with_all_inducing_points_equal_exact_gp_regression():
         "layer0/q_sqrt": np.linalg.cholesky(S)[None],
         "likelihood/variance": np.asarray(noise),
     }
-    model = DeepGP((GPLayer(Kernel(("rbf",), 2), 30, 1, "zero"),))
+    model = DeepGP((GPLayer(parse("rbf", 2), 30, 1, "zero"),))
     prepared, _ = prepare(model, {n: tf.constant(v) for n, v in values.items()}, jitter)
     mean, var = propagate(model, prepared, tf.constant(Xs.T), _no_noise(20))
     exact_mean, exact_var = gpflow.models.GPR((X, Y), kernel, noise_variance=noise).predict_f(Xs)
@@ -68,7 +70,7 @@ def test_dgp_with_vanishing_inner_variance_is_the_sgp():
         values[f"layer{i}/q_mu"] = np.zeros_like(values[f"layer{i}/q_mu"])
         values[f"layer{i}/q_sqrt"] = np.tile(np.eye(10), (3, 1, 1))  # KL 0
     noise = tf.constant(rng.randn(6, 50))
-    ours = lower_bound(deep, raw_tensors(values), *columns(X, Y), noise, num_data=50)
+    ours = lower_bound(VI(deep), raw_tensors(values, deep), *columns(X, Y), noise, num_data=50)
     theirs = gpflow_svgp(values, 50, layer=2).elbo((X, Y))
     assert float(ours) == pytest.approx(float(theirs), rel=1e-5)
 
@@ -78,22 +80,18 @@ def test_dsvi_bound_is_unbiased():
     rng = np.random.RandomState(4)
     X, Y = rng.randn(6, 1), rng.randn(6, 1)
     model, values = dgp(rng, dim=1, M=5)
-    raw = raw_tensors(values)
+    raw = raw_tensors(values, model)
     nodes, weights = np.polynomial.hermite_e.hermegauss(200)
     weights = weights / math.sqrt(2.0 * math.pi)
     Xc, Yc = columns(X, Y)
     at_nodes = [
-        float(lower_bound(model, raw, Xc, Yc, tf.fill((1, 6), tf.constant(z, tf.float64)), num_data=6))
+        float(lower_bound(VI(model), raw, Xc, Yc, tf.fill((1, 6), tf.constant(z, tf.float64)), num_data=6))
         for z in nodes
     ]  # the same node for every point: the bound is a sum over points
     exact = np.dot(weights, at_nodes)
     S, repeats = 500, 40
     estimates = [
-        float(
-            lower_bound(
-                model, raw, Xc, Yc, tf.constant(rng.randn(1, S * 6)), num_data=6, kind=Bound(samples=S)
-            )
-        )
+        float(lower_bound(VI(model, S), raw, Xc, Yc, tf.constant(rng.randn(1, S * 6)), num_data=6))
         for _ in range(repeats)
     ]
     se = np.std(estimates, ddof=1) / math.sqrt(repeats)
@@ -107,31 +105,20 @@ def test_fast_bound_and_gradient_equal_the_definition(form, samples):
     rng = np.random.RandomState(5)
     X, Y = _data(rng, N=20, P=2)
     model, values = dgp(rng, depth=2, P=2)
-    raw = raw_tensors(values)
-    noise = rng.randn(3, samples, 20)
+    raw = raw_tensors(values, model)
+    noise, kind = rng.randn(3, samples, 20), VI(model, samples)
     with tf.GradientTape() as tape:
         tape.watch(raw)
         flat = tf.constant(noise.reshape(3, -1))
-        bound = lower_bound(model, raw, *columns(X, Y), flat, num_data=70, kind=Bound(samples=samples))
+        bound = lower_bound(kind, raw, *columns(X, Y), flat, num_data=70)
     expected = tape.gradient(bound, raw)
     chunks = []
     for part in (slice(0, 8), slice(8, 20)):
         chunks.append(
             (*columns(X[part], Y[part]), tf.constant(noise[:, :, part].reshape(3, -1)), tf.constant(0))
         )
-    fast, gradients, natural = bound_and_gradients(
-        model,
-        raw,
-        chunks,
-        tf.constant(70 / (20 * samples), tf.float64),
-        batch_term(model, Bound(samples=samples)),
-        trainable=list(raw),
-        natural=(),
-        jitter=tf.constant(1e-6, tf.float64),
-        forms=(form, form),
-        batch_dtype=tf.float64,
-    )
-    assert float(fast) == pytest.approx(float(bound), rel=1e-10)
+    again, gradients, natural = fast(kind, raw, chunks, form, 70 / (20 * samples), trainable=raw)
+    assert float(again) == pytest.approx(float(bound), rel=1e-10)
     assert natural == {}
     for name in raw:
         scale = np.abs(expected[name]).max()
@@ -145,18 +132,8 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S(form, P):
     rng = np.random.RandomState(6)
     X, Y = _data(rng, N=15, P=P)
     model, values = sgp(rng, P=P, M=4)
-    _, _, natural = bound_and_gradients(
-        model,
-        raw_tensors(values),
-        [(*columns(X, Y), _no_noise(15), tf.constant(0))],
-        tf.constant(1.0, tf.float64),
-        batch_term(model, VI),
-        trainable=[],
-        natural=(0,),
-        jitter=tf.constant(1e-6, tf.float64),
-        forms=(form,),
-        batch_dtype=tf.float64,
-    )
+    chunk = (*columns(X, Y), _no_noise(15), tf.constant(0))
+    _, _, natural = fast(VI(model), raw_tensors(values, model), [chunk], form, natural=(0,))
     g_m, g_S = (g.numpy()[-1] for g in natural[0])
     m, L = values["layer0/q_mu"], values["layer0/q_sqrt"]
 
@@ -164,7 +141,8 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S(form, P):
         q_mu, q_sqrt = m.copy(), L.copy()
         q_mu[-1], q_sqrt[-1] = m_last, np.linalg.cholesky(S_last)
         changed = values | {"layer0/q_mu": q_mu, "layer0/q_sqrt": q_sqrt}
-        bound = lower_bound(model, raw_tensors(changed), *columns(X, Y), _no_noise(15), num_data=15)
+        raw = raw_tensors(changed, model)
+        bound = lower_bound(VI(model), raw, *columns(X, Y), _no_noise(15), num_data=15)
         return float(bound) + float(kl_divergence(tf.constant(q_mu), tf.constant(q_sqrt)))
 
     m_last, S, h = m[-1], L[-1] @ L[-1].T, 1e-5
@@ -182,9 +160,7 @@ def test_natural_pair_is_the_data_gradient_in_m_and_S(form, P):
 def test_kl_equals_gpflow():
     rng = np.random.RandomState(7)
     model, values = sgp(rng, P=3, M=6)
-    from dgpbench.models.deep_gp import kl_divergences
-
-    ours = kl_divergences(model, {n: tf.constant(v) for n, v in values.items()})[0]
+    ours = penalties(model, {n: tf.constant(v) for n, v in values.items()})[0]
     q_mu, q_sqrt = values["layer0/q_mu"].T, values["layer0/q_sqrt"]
     assert float(ours) == pytest.approx(float(gpflow.kullback_leiblers.gauss_kl(q_mu, q_sqrt)), rel=1e-12)
 
@@ -227,8 +203,6 @@ def test_gradient_of_the_kl_equals_autodiff():
 @pytest.mark.parametrize("form", ["white", "half"])
 def test_gradient_of_whitening_equals_autodiff_through_the_batch(form):
     """alpha A and A^T C A with A = L^-1 k: the gradient in K without a pass over the columns of k."""
-    from dgpbench.models.layers import half_form, quadratic_form, whitened
-
     rng = np.random.RandomState(9)
     root, C, k = tf.constant(rng.randn(6, 6)), rng.randn(2, 6, 6), tf.constant(rng.randn(6, 20))
     alpha, C = tf.constant(rng.randn(2, 6)), tf.constant(C + C.transpose(0, 2, 1))

@@ -5,9 +5,9 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.models import points
-from dgpbench.models.init import build, structure
-from dgpbench.models.points import kmeans, principal_axes
+from dgpbench.gp import first_guesses
+from dgpbench.gp.first_guesses import kmeans, principal_axes
+from dgpbench.gp.start import build, structure
 
 
 def _build(X, *overrides, outputs=1):
@@ -25,7 +25,7 @@ def test_defaults_are_those_of_the_paper():
         (4, 4, "identity"),
         (4, 1, "zero"),
     ]
-    assert [layer.kernel.parts for layer in model.layers] == [("rbf", "white"), ("rbf", "white"), ("rbf",)]
+    assert [layer.kernel.names for layer in model.layers] == [("rbf", "white"), ("rbf", "white"), ("rbf",)]
     assert values["layer0/kernel/rbf/variance"] == 2.0
     np.testing.assert_array_equal(values["layer1/kernel/rbf/lengthscales"], np.full(4, 2.0))
     assert values["layer0/kernel/white/variance"] == 1e-5
@@ -87,10 +87,28 @@ def test_single_layer_settings_and_sqrt_dim():
         "model.layer_overrides={0:{num_inducing:7,kernel:matern32+linear},1:{num_inducing:9,kernel_variance:0.5}}",
     )
     assert [layer.num_inducing for layer in model.layers] == [7, 9]
-    assert model.layers[0].kernel.parts == ("matern32", "linear", "white")
+    assert model.layers[0].kernel.names == ("matern32", "linear", "white")
     assert values["layer1/kernel/rbf/lengthscales"] == pytest.approx(2.0)
     assert values["layer1/kernel/rbf/variance"] == 0.5
     assert fixed == {"layer0/kernel/white/variance"}
+
+
+def test_composed_kernels_and_what_of_them_is_held():
+    model, values, fixed, _ = _build(
+        _X(), "model=dgp2", "model.kernel=rbf*periodic@0:2+linear", "model.inner_variance_trainable=false"
+    )
+    assert [str(layer.kernel) for layer in model.layers] == [
+        "rbf*periodic@0:2+linear+white",
+        "rbf*periodic@0:2+linear",
+    ]
+    assert values["layer0/kernel/periodic/period"].shape == (2,)
+    assert fixed == {"layer0/kernel/rbf/variance", "layer0/kernel/periodic/variance"}
+
+
+@pytest.mark.parametrize("kernel", ["rbf@0:5", "linear+cosine@4", "wiener"])
+def test_a_kernel_of_inputs_that_do_not_exist_is_refused(kernel):
+    with pytest.raises(UserError, match=r"^model\.kernel=\S+ does not fit: .* inputs"):
+        _build(_X(), "model=sgp", f"model.kernel={kernel}")
 
 
 def test_structure_is_recovered_from_values():
@@ -121,6 +139,6 @@ def test_principal_axes_of_few_rows():
 def test_principal_axes_of_many_columns_are_those_of_few(monkeypatch):
     """From the covariance or from the singular value decomposition: the same axes, signs included."""
     H = np.random.RandomState(0).randn(300, 20) * np.linspace(3.0, 0.5, 20)
-    by_svd = points.principal_axes(H, 6)
-    monkeypatch.setattr(points, "MANY_COLUMNS", 10)
-    np.testing.assert_allclose(points.principal_axes(H, 6), by_svd, atol=1e-10)
+    by_svd = first_guesses.principal_axes(H, 6)
+    monkeypatch.setattr(first_guesses, "MANY_COLUMNS", 10)
+    np.testing.assert_allclose(first_guesses.principal_axes(H, 6), by_svd, atol=1e-10)

@@ -8,12 +8,13 @@ from test_natgrad import ALL, _bound, _gradients, _problem, _q, _with
 
 from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import get_trainer
+from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference import natgrad
-from dgpbench.inference.bounds import VI
-from dgpbench.inference.directions import DIRECTIONS, LBFGS, Adam
-from dgpbench.inference.linesearch import best_step
-from dgpbench.inference.optimise import RATES, adam_ascent
-from dgpbench.models.parameters import unconstrain
+from dgpbench.inference.dsvi import VI
+from dgpbench.inference.updates.best_step import best_step
+from dgpbench.inference.updates.directions import DIRECTIONS, LBFGS, Adam
+from dgpbench.inference.updates.linesearch import LineSearch
+from dgpbench.inference.updates.schedules import adam_ascent
 
 
 @pytest.mark.parametrize("best", [3e-7, 0.02, 1.0, 17.0])
@@ -73,22 +74,18 @@ def test_signs_of_the_square_root_do_not_matter():
 
 def _trainer(direction, parameterisation, seed=0):
     X, Y, model, values, best = _problem(seed)
-    raw = unconstrain(values)
+    raw = unconstrain(values, model.constraints())
     spec = StepSpec(
-        model=model,
+        bound=VI(model),
+        update=LineSearch(model, 0, parameterisation, direction),
         shapes=tuple((name, v.shape) for name, v in raw.items()),
         fixed=frozenset(name for name in raw if "q_" not in name),
         batch=len(X),
         full_batch=True,
-        bound=VI,
-        optimiser="ngd_adam",
-        parameterisation=parameterisation,
-        direction=direction,
         xla=False,
     )
     trainer = get_trainer(spec)
-    rates = dict.fromkeys(RATES, 1.0)
-    trainer.reset(raw, rates, seed=0, num_data=len(X), jitter=1e-6, data=(X, Y))
+    trainer.reset(raw, {}, seed=0, num_data=len(X), jitter=1e-6, data=(X, Y))
     return trainer, (X, Y, model, values, best)
 
 

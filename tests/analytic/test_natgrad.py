@@ -4,12 +4,14 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gp_tools import columns, raw_tensors, sgp
+from gp_tools import columns, fast, raw_tensors, sgp
 
 from dgpbench.inference import natgrad
-from dgpbench.inference.bounds import VI, batch_term, bound_and_gradients, lower_bound
+from dgpbench.inference.dsvi import VI
+from dgpbench.inference.gradients import lower_bound
+from dgpbench.inference.variational import PARAMETERISATIONS
 
-ALL = natgrad.PARAMETERISATIONS
+ALL = PARAMETERISATIONS
 N, M = 40, 6
 
 
@@ -31,19 +33,8 @@ def _problem(seed=0):
 
 
 def _gradients(X, Y, model, values):
-    _, _, natural = bound_and_gradients(
-        model,
-        raw_tensors(values),
-        [(*columns(X, Y), tf.zeros((0, N), tf.float64), tf.constant(0))],
-        tf.constant(1.0, tf.float64),
-        batch_term(model, VI),
-        trainable=[],
-        natural=(0,),
-        jitter=tf.constant(1e-6, tf.float64),
-        forms=("quad",),
-        batch_dtype=tf.float64,
-    )
-    return natural[0]
+    chunk = (*columns(X, Y), tf.zeros((0, N), tf.float64), tf.constant(0))
+    return fast(VI(model), raw_tensors(values, model), [chunk], "quad", natural=(0,))[2][0]
 
 
 def _q(values):
@@ -51,9 +42,8 @@ def _q(values):
 
 
 def _bound(X, Y, model, values):
-    return float(
-        lower_bound(model, raw_tensors(values), *columns(X, Y), tf.zeros((0, N), tf.float64), num_data=N)
-    )
+    raw, noise = raw_tensors(values, model), tf.zeros((0, N), tf.float64)
+    return float(lower_bound(VI(model), raw, *columns(X, Y), noise, num_data=N))
 
 
 def _with(values, m, L):
@@ -133,28 +123,14 @@ def test_the_sgpr_optimum_is_a_fixed_point(name):
 def test_small_steps_reach_the_sgpr_optimum(name):
     X, Y, model, values, (m, _, bound) = _problem()
     gap = bound - _bound(X, Y, model, values)
-    fixed = raw_tensors(values)
-    chunk, one = (
-        [(*columns(X, Y), tf.zeros((0, N), tf.float64), tf.constant(0))],
-        tf.constant(1.0, tf.float64),
-    )
+    fixed = raw_tensors(values, model)
+    chunk = (*columns(X, Y), tf.zeros((0, N), tf.float64), tf.constant(0))
 
     @tf.function
     def update(m, L):
         raw = fixed | {"layer0/q_mu": m, "layer0/q_sqrt": L}
-        _, _, natural = bound_and_gradients(
-            model,
-            raw,
-            chunk,
-            one,
-            batch_term(model, VI),
-            trainable=[],
-            natural=(0,),
-            jitter=tf.constant(1e-6, tf.float64),
-            forms=("quad",),
-            batch_dtype=tf.float64,
-        )
-        return natgrad.step(name, m, L, *natural[0], 0.1 * one)[:2]
+        _, _, natural = fast(VI(model), raw, [chunk], "quad", natural=(0,))
+        return natgrad.step(name, m, L, *natural[0], tf.constant(0.1, tf.float64))[:2]
 
     q = _q(values)
     for _ in range(600):

@@ -8,9 +8,13 @@ import tensorflow as tf
 
 from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import Trainer
-from dgpbench.inference.bounds import VI, batch_term, bound_and_gradients
-from dgpbench.models.init import build
-from dgpbench.models.parameters import unconstrain
+from dgpbench.gp.parameters import unconstrain
+from dgpbench.gp.start import build
+from dgpbench.inference.base import Numerics
+from dgpbench.inference.dsvi import VI
+from dgpbench.inference.gradients import batch_term, value_and_gradients
+from dgpbench.inference.updates.adam import Adam
+from dgpbench.inference.updates.natural import NaturalAdam
 
 RATES = {
     "learning_rate": 0.01,
@@ -51,14 +55,14 @@ def _data(N=400, D=4):
 def _trainer(precision, width=None, optimiser="adam", batch=400):
     X, Y = _data()
     model, values, fixed, _ = build({"model": MODEL | {"width": width}}, X, Y, 0)
-    raw = unconstrain(values)
+    raw = unconstrain(values, model.constraints())
     spec = StepSpec(
-        model,
+        VI(model),
+        Adam() if optimiser == "adam" else NaturalAdam(model, (1,)),
         tuple((n, v.shape) for n, v in raw.items()),
         frozenset(fixed),
         batch,
         batch == 400,
-        optimiser=optimiser,
         precision=precision,
         xla=False,
     )
@@ -71,20 +75,18 @@ def _gradients(trainer, precision, forms=None, jitter=None):
     """Bound and gradients at the point where `trainer` is, in another precision."""
     spec = replace(trainer.spec, precision=precision)
     X, Y = _data()
-    noise = np.random.RandomState(1).randn(spec.model.noise_dim, 400)
+    noise = np.random.RandomState(1).randn(spec.bound.noise_dim, 400)
     chunk = [tf.constant(a, spec.batch_dtype) for a in (X.T, Y.T, noise)]
-    raw = {name: tf.cast(v.read_value(), spec.param_dtype) for name, v in trainer.raw.items()}
-    return bound_and_gradients(
-        spec.model,
+    raw = {name: tf.cast(v.read_value(), spec.param_dtype) for name, v in trainer.oracle.raw.items()}
+    jitter = tf.constant(jitter or JITTER[precision], spec.param_dtype)
+    return value_and_gradients(
+        spec.bound,
         raw,
         [(*chunk, tf.constant(0))],
         tf.constant(1.0, spec.param_dtype),
-        batch_term(spec.model, VI),
-        trainable=trainer.trainable,
-        natural=(),
-        jitter=tf.constant(jitter or JITTER[precision], spec.param_dtype),
-        forms=forms or spec.forms,
-        batch_dtype=spec.batch_dtype,
+        batch_term(spec.bound),
+        Numerics(jitter, forms or spec.forms, spec.batch_dtype),
+        trainable=trainer.oracle.trainable,
     )
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dgpbench.models.joint import TERMS, joint_quadratic_form, pairs
-from dgpbench.models.symmetric import BLOCKS, block_ends, weighted_squares
+from dgpbench.gp.fast.joint import TERMS, joint_quadratic_form, pairs
+from dgpbench.gp.fast.symmetric import BLOCKS, block_ends, weighted_squares
 
 
 @pytest.mark.parametrize(("P", "M"), [(1, 70), (1, 301), (3, 70), (2, 100), (2, 7)])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dgpbench.models.layers import folding, folding_root, outer_square, whitening
-from dgpbench.models.symmetric import block_ends
-from dgpbench.models.triangular import product
+from dgpbench.gp.fast.symmetric import block_ends
+from dgpbench.gp.fast.triangular import product
+from dgpbench.gp.fast.whitening import folding, folding_root, outer_square, whitening
 
 M = 261  # large enough for blocks, and no multiple of their number
 SHAPE = {"full": lambda A: A, "lower": np.tril, "upper": np.triu}

@@ -6,9 +6,9 @@ from dgpbench.config import compose
 from dgpbench.data.split import Split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.engine.platform import tf
+from dgpbench.gp.parameters import unconstrain
+from dgpbench.inference.gradients import whole_term
 from dgpbench.models.base import create
-from dgpbench.models.baselines.network_trainer import NetworkSpec, NetworkTrainer
-from dgpbench.models.parameters import unconstrain
 
 
 def make(*overrides: str):
@@ -59,17 +59,17 @@ def columns(*arrays):
 
 def terms(network, values, X, Y, noise) -> np.ndarray:
     tensors = {name: tf.constant(v) for name, v in values.items()}
-    return network.bound_terms(tensors, *columns(X, Y, noise)).numpy()
+    return network.terms(tensors, *columns(X, Y, noise)).numpy()
 
 
 def gradient_errors(network, values, X, Y, noise) -> list[float]:
     """|automatic - central difference| / (1 + |central difference|) for every unconstrained parameter."""
-    trainer = NetworkTrainer(NetworkSpec(network, batch=len(X), full_batch=True, xla=False))
-    raw = unconstrain(values)
+    term = whole_term(network)
+    raw = unconstrain(values, network.constraints())
 
     def bound(changed):
         tensors = {name: tf.constant(v) for name, v in changed.items()}
-        return trainer._gradients(tensors, *columns(X, Y, noise), tf.constant(1.0, tf.float64))
+        return term(tensors, *columns(X, Y, noise), tf.constant(1.0, tf.float64))
 
     gradients, errors, step = bound(raw)[1], [], 1e-5
     for name, value in raw.items():

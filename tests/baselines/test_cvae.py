@@ -36,7 +36,7 @@ def decoder_loglik(values, w, X, Y):
 @pytest.mark.parametrize("hidden", [(), (4,), (4, 3)])
 @pytest.mark.parametrize("P, L", [(1, 1), (2, 3)])
 def test_bound_at_fixed_noise_equals_numpy(hidden, P, L):
-    network = ConditionalVAE(2, P, L, hidden)
+    network = ConditionalVAE(dim=2, outputs=P, latent_dim=L, hidden=hidden)
     values = random_values(network)
     X, Y, noise = data(network)
     mean, scale = posterior(network, values, X, Y)
@@ -46,7 +46,7 @@ def test_bound_at_fixed_noise_equals_numpy(hidden, P, L):
 
 
 def test_expected_bound_equals_quadrature_and_stays_below_the_log_marginal():
-    network = ConditionalVAE(2, 1, 1, (4,), variance=0.2)
+    network = ConditionalVAE(dim=2, hidden=(4,), variance=0.2)
     values = random_values(network)
     X, Y, _ = data(network)
     nodes, weights = np.polynomial.hermite_e.hermegauss(80)
@@ -68,7 +68,7 @@ def test_expected_bound_equals_quadrature_and_stays_below_the_log_marginal():
 
 
 def test_gradient_equals_finite_differences():
-    network = ConditionalVAE(2, 2, 1, (3,))
+    network = ConditionalVAE(dim=2, outputs=2, hidden=(3,))
     assert max(gradient_errors(network, random_values(network), *data(network))) < 1e-7
 
 
@@ -76,9 +76,9 @@ def test_gradient_equals_finite_differences():
 def test_predictive_of_the_linear_model_is_its_exact_marginal(P):
     """y = a w + B x + c + noise is Gaussian with covariance a a^T + variance I."""
     model = make("model=cvae_linear")
-    values = random_values(ConditionalVAE(2, P, 1, (), 0.3), seed=3)
+    values = random_values(ConditionalVAE(dim=2, outputs=P, variance=0.3), seed=3)
     model.load_parameters(values)
-    X, Y, _ = data(ConditionalVAE(2, P))
+    X, Y, _ = data(ConditionalVAE(dim=2, outputs=P))
     S = 40_000
     predictive = model.predict(X, S, seed=5)
     W, c = values["decoder/W0"], values["decoder/b0"][:, 0]
@@ -108,7 +108,7 @@ def test_the_linear_model_learns_least_squares(tmp_path):
 def test_predictions_use_the_prior_and_independent_draws_for_each_point():
     """A decoder that returns w: the components are the draws themselves."""
     model = make("model=cvae_linear", "model.latent_dim=2")
-    values = ConditionalVAE(1, 2, 2).initial(np.random.RandomState(0))
+    values = ConditionalVAE(dim=1, outputs=2, latent_dim=2).initial(np.random.RandomState(0))
     values["decoder/W0"] = np.eye(2, 3)
     model.load_parameters(values)
     w = model.predict(np.zeros((6, 1)), 5000, 1).mean.transpose(1, 2, 0).reshape(12, -1)

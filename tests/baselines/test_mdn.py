@@ -39,7 +39,7 @@ def brute_force(network, values, X, Y):
 @pytest.mark.parametrize("hidden", [(), (4, 3)])
 @pytest.mark.parametrize("P, k", [(1, 1), (1, 5), (3, 4)])
 def test_log_density_equals_scipy_mixtures(hidden, P, k, monkeypatch):
-    network = MixtureDensityNetwork(2, P, k, hidden)
+    network = MixtureDensityNetwork(dim=2, outputs=P, components=k, hidden=hidden)
     values = random_values(network)
     X, Y, none = data(network)
     expected = brute_force(network, values, X, Y)
@@ -55,7 +55,7 @@ def test_log_density_equals_scipy_mixtures(hidden, P, k, monkeypatch):
 
 
 def test_gradient_equals_finite_differences():
-    network = MixtureDensityNetwork(2, 2, 3, (3,))
+    network = MixtureDensityNetwork(dim=2, outputs=2, components=3, hidden=(3,))
     assert max(gradient_errors(network, random_values(network), *data(network))) < 1e-7
 
 

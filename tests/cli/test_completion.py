@@ -43,6 +43,8 @@ def command(tmp_path):
         ("dgpbench run dataset=kin", " ", ["dataset=kin40k", "dataset=kin8nm"]),
         ("dgpbench run model=dgp3 inference=ng", " =:", ["ngd_adam", "ngd_all"]),
         ("dgpbench run precision=m", " =:", ["mixed"]),
+        ("dgpbench run inference.natgrad.step=", " =:", ["schedule", "linesearch"]),
+        ("dgpbench run model.ard=f", " =:", ["false"]),
         ("dgpbench run model.num_", " =:", ["model.num_inducing="]),
         ("dgpbench data show bos", " =:", ["boston"]),
         ("dgpbench data ", " =:", ["list", "show", "fetch", "verify", "--help"]),

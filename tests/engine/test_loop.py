@@ -50,6 +50,7 @@ BASE = {
     "engine": {"memory_limit_gb": 4.0, "chunk_rows": 2000, "xla": False},
     "precision": "float64",
     "threads": None,
+    "seed": 5,
     "device": "cpu",
 }
 

@@ -6,7 +6,7 @@ from csv_units import TINY
 from csv_units import config as csv_config
 
 from dgpbench.config import compose
-from dgpbench.config.tree import conf_dir
+from dgpbench.config.tree import options
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_unit
 from dgpbench.report.figures import traces
@@ -79,7 +79,7 @@ def test_line_search_on_minibatches_is_refused(tmp_path):
         run_unit(config(tmp_path, "model=sgp", *TINY, *SEARCH, "budget.steps=2", "inference.batch=10"))
 
 
-NAMES = sorted(p.stem for p in (conf_dir() / "experiment").glob("natgrad_*.yaml"))
+NAMES = [name for name in options("experiment") if name.startswith("natgrad_")]
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.endswith("ngd_adam")])

@@ -4,9 +4,10 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.config import compose
-from dgpbench.inference.bounds import Bound, batch_term, bound_and_gradients, lower_bound
-from dgpbench.models.init import build
-from dgpbench.models.parameters import constrain, unconstrain
+from dgpbench.gp.parameters import constrain, unconstrain
+from dgpbench.gp.start import build
+from dgpbench.inference.base import Numerics
+from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
 
 
 def data(rng, N=5, D=1, P=1):
@@ -38,64 +39,55 @@ def model(rng, X, Y, *overrides, M=6, noise=0.3, q_scale=0.5):
     return structure, values, fixed
 
 
-def raw(values):
-    return {name: tf.constant(v, tf.float64) for name, v in unconstrain(values).items()}
+def raw(values, structure):
+    found = unconstrain(values, structure.constraints())
+    return {name: tf.constant(v, tf.float64) for name, v in found.items()}
 
 
 def columns(*arrays):
     return [tf.constant(np.ascontiguousarray(a.T)) for a in arrays]
 
 
-def noise_for(rng, structure, kind: Bound, N):
-    draws = kind.samples if kind.kind == "optimal" else kind.columns
-    return rng.randn(structure.noise_dim, draws, N)
+def noise_for(rng, bound, N):
+    return rng.randn(bound.noise_dim, bound.noise_columns, N)
 
 
-def value(structure, values, X, Y, noise, kind, num_data=None, **kwargs):
+def value(bound, values, X, Y, noise, num_data=None, **kwargs):
     """The bound by its definition; noise is (noise_dim, draws, N)."""
-    flat = tf.constant(noise.reshape(structure.noise_dim, -1))
-    return float(
-        lower_bound(
-            structure, raw(values), *columns(X, Y), flat, num_data=num_data or len(X), kind=kind, **kwargs
-        )
-    )
+    flat = tf.constant(noise.reshape(bound.noise_dim, -1))
+    tensors = raw(values, bound.model)
+    return float(lower_bound(bound, tensors, *columns(X, Y), flat, num_data=num_data or len(X), **kwargs))
 
 
-def estimate(structure, values, X, Y, kind, rng, repeats=30, jitter=1e-8):
+def estimate(bound, values, X, Y, rng, repeats=30, jitter=1e-8):
     """Mean of the bound over draws of its noise, with its standard error."""
-    found = [
-        value(structure, values, X, Y, noise_for(rng, structure, kind, len(X)), kind, jitter=jitter)
-        for _ in range(repeats)
-    ]
+    found = [value(bound, values, X, Y, noise_for(rng, bound, len(X)), jitter=jitter) for _ in range(repeats)]
     return np.mean(found), np.std(found, ddof=1) / np.sqrt(repeats)
 
 
-def fast(structure, values, fixed, X, Y, noise, kind, parts, num_data, natural=(), rows=None, form="white"):
+def fast(bound, values, fixed, X, Y, noise, parts, num_data, natural=(), rows=None, form="white"):
     """The bound and its gradients as the engine computes them, in column chunks of these sizes."""
     chunks, a = [], 0
     for size in parts:
         block = slice(a, a + size)
-        piece = tf.reshape(noise[:, :, block], (structure.noise_dim, -1))
+        piece = tf.reshape(noise[:, :, block], (bound.noise_dim, -1))
         chunks.append((*columns(X[block], Y[block]), piece, tf.constant(a)))
         a += size
-    tensors = raw(values)
-    return bound_and_gradients(
-        structure,
+    tensors, forms = raw(values, bound.model), (form,) * len(bound.model.layers)
+    return value_and_gradients(
+        bound,
         tensors,
         chunks,
-        tf.constant(num_data / (len(X) * kind.samples), tf.float64),
-        batch_term(structure, kind),
+        tf.constant(num_data / (len(X) * bound.samples), tf.float64),
+        batch_term(bound),
+        Numerics(tf.constant(1e-6, tf.float64), forms, tf.float64, natural),
         trainable=[name for name in tensors if name not in fixed],
-        natural=natural,
-        jitter=tf.constant(1e-6, tf.float64),
-        forms=(form,) * len(structure.layers),
-        batch_dtype=tf.float64,
         rows=rows,
     )
 
 
-def constrained(tensors):
-    return {name: v.numpy() for name, v in constrain(tensors).items()}
+def constrained(tensors, structure):
+    return {name: v.numpy() for name, v in constrain(tensors, structure.constraints()).items()}
 
 
 def rbf(values, index, A, B):

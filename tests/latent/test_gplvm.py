@@ -7,9 +7,11 @@ import tensorflow as tf
 from latent_tools import data, fast, model, raw, value
 from scipy.stats import norm
 
-from dgpbench.inference.bounds import Bound
+from dgpbench.gp import projection
+from dgpbench.gp.deep_gp import penalties
+from dgpbench.inference.dsvi import VI
 from dgpbench.inference.natgrad import natural_step
-from dgpbench.models.deep_gp import kl_divergences
+from dgpbench.inference.optimal import Optimal
 
 N, P, M, NOISE = 12, 3, 7, 0.2
 
@@ -22,12 +24,12 @@ def _problem(samples):
     X = X[:, :0]
     u = (np.arange(samples) + 0.5) / samples
     noise = np.tile(norm.ppf(u)[None, :, None], (1, 1, N))  # equally probable nodes, the same for every point
-    kind = Bound(samples=samples)
-    _, _, pairs = fast(structure, values, fixed, X, Y, noise, kind, [N], N, natural=(1,), rows=tf.range(N))
+    kind = VI(structure, samples)
+    _, _, pairs = fast(kind, values, fixed, X, Y, noise, [N], N, natural=(1,), rows=tf.range(N))
     q = tf.constant(values["layer1/q_mu"]), tf.constant(values["layer1/q_sqrt"])
     m, L = natural_step(*q, *pairs[1], tf.constant(1.0, tf.float64))
     values |= {"layer1/q_mu": m.numpy(), "layer1/q_sqrt": L.numpy()}
-    bound = value(structure, values, X, Y, noise, kind, rows=tf.range(N))
+    bound = value(kind, values, X, Y, noise, rows=tf.range(N))
     kernel = gpflow.kernels.SquaredExponential(
         values["layer1/kernel/rbf/variance"], values["layer1/kernel/rbf/lengthscales"]
     )
@@ -81,11 +83,12 @@ def test_a_projection_without_variance_is_a_linear_map():
         if index != "layer0":
             renamed[name.replace(index, new, 1)] = v
     renamed["layer0/encoder/W0"] = values["layer1/encoder/W0"][:, :3]
-    kind = Bound("optimal", importance=64)  # no encoder in the way, which sees x in one and A x in the other
     noise = rng.randn(3, 1, 8)
-    ours = value(structure, values, X, Y, noise, kind)
-    kl = float(kl_divergences(structure, {n: tf.constant(v) for n, v in values.items()})[0])
-    assert ours + kl == pytest.approx(value(plain, renamed, X @ A.T, Y, noise[2:], kind), rel=1e-8)
+    # the optimal bound: no encoder in the way, which sees x in one and A x in the other
+    ours = value(Optimal(structure, nodes=64), values, X, Y, noise)
+    theirs = value(Optimal(plain, nodes=64), renamed, X @ A.T, Y, noise[2:])
+    kl = float(penalties(structure, {n: tf.constant(v) for n, v in values.items()})[0])
+    assert ours + kl == pytest.approx(theirs, rel=1e-8)
 
 
 def test_kl_of_the_projection_is_that_of_normals():
@@ -96,14 +99,12 @@ def test_kl_of_the_projection_is_that_of_normals():
     structure, values, _ = model(rng, X, Y, *PROJECTED)
     scale = values["layer0/projection/scale"] = 0.2 + rng.rand(2, 4)
     mean = values["layer0/projection/mean"]
-    ours = kl_divergences(structure, {n: tf.constant(v) for n, v in values.items()})[0]
+    ours = penalties(structure, {n: tf.constant(v) for n, v in values.items()})[0]
     theirs = tf.reduce_sum(tfd.kl_divergence(tfd.Normal(mean, scale), tfd.Normal(tf.zeros_like(mean), 1.0)))
     assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
 
 
 def test_projection_samples_have_the_moments_of_A_x():
-    from dgpbench.models import projection
-
     rng = np.random.RandomState(3)
     prepared = {"mean": tf.constant(rng.randn(2, 3)), "variance": tf.constant(rng.rand(2, 3))}
     x = rng.randn(3, 1)
@@ -120,9 +121,9 @@ def test_projection_samples_have_the_moments_of_A_x():
 def test_raw_and_constrained_latent_parameters_agree():
     rng = np.random.RandomState(4)
     X, Y = data(rng, 5)
-    _, values, _ = model(rng, X, Y, "model=lv_gp", "inference.latent_q=free")
+    structure, values, _ = model(rng, X, Y, "model=lv_gp", "inference.latent_q=free")
     from latent_tools import constrained
 
-    back = constrained(raw(values))
+    back = constrained(raw(values, structure), structure)
     for name in ("layer0/local/scale", "layer0/local/mean", "layer0/scale"):
         np.testing.assert_allclose(back[name], values[name], atol=1e-12)

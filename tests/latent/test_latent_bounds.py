@@ -8,6 +8,7 @@ from latent_tools import (
     data,
     estimate,
     expected_log_density,
+    fast,
     grid,
     kl,
     log_integral,
@@ -17,14 +18,14 @@ from latent_tools import (
     value,
 )
 
-from dgpbench.inference.bounds import Bound
+from dgpbench.inference.dsvi import VI
+from dgpbench.inference.iwvi import IWVI
+from dgpbench.inference.natgrad import natural_step
+from dgpbench.inference.optimal import Optimal
 
-VI = Bound()
-OPTIMAL = Bound("optimal", importance=64)
 
-
-def iw(K, samples=1, joint=True):
-    return Bound("iwvi", samples, K, joint)
+def iw(structure, K, samples=1, joint=True):
+    return IWVI(structure, samples, K, joint)
 
 
 def lv_gp(seed=0, N=5, **kwargs):
@@ -46,7 +47,8 @@ def exact_integrals(values, X, Y, jitter=1e-8):
 
 def test_optimal_bound_is_the_integral():
     rng, X, Y, structure, values = lv_gp()
-    ours = value(structure, values, X, Y, noise_for(rng, structure, OPTIMAL, 5), OPTIMAL, jitter=1e-8)
+    best = Optimal(structure)
+    ours = value(best, values, X, Y, noise_for(rng, best, 5), jitter=1e-8)
     assert ours == pytest.approx(exact_integrals(values, X, Y).sum() - kl(values, 1), abs=1e-4)
 
 
@@ -54,13 +56,13 @@ def test_more_importance_samples_tighten_the_bound_up_to_the_integral():
     """VI <= IW(1) = VI <= IW(2) <= ... -> optimal, each step beyond its Monte Carlo error."""
     _, X, Y, structure, values = lv_gp()
     limit = exact_integrals(values, X, Y).sum() - kl(values, 1)
-    vi, vi_se = estimate(structure, values, X, Y, Bound(samples=2000), np.random.RandomState(1))
-    found = [estimate(structure, values, X, Y, iw(K, 2000), np.random.RandomState(1)) for K in (1, 2, 5, 20)]
+    vi, vi_se = estimate(VI(structure, 2000), values, X, Y, np.random.RandomState(1))
+    found = [estimate(iw(structure, K, 2000), values, X, Y, np.random.RandomState(1)) for K in (1, 2, 5, 20)]
     assert abs(found[0][0] - vi) < 4 * np.hypot(found[0][1], vi_se)
     for (low, a), (high, b) in zip(found, found[1:], strict=False):
         assert high - low > 4 * np.hypot(a, b)
     assert found[-1][0] < limit + 4 * found[-1][1]
-    many, se = estimate(structure, values, X, Y, iw(4000, 10), np.random.RandomState(2))
+    many, se = estimate(iw(structure, 4000, 10), values, X, Y, np.random.RandomState(2))
     assert abs(many - limit) < 4 * se + 0.02
     assert se < 0.02 and limit - vi > 1.0  # the test could see a difference
 
@@ -86,13 +88,13 @@ def test_iw_of_a_deep_model_tends_to_the_integral_given_the_inner_function():
     per_draw = np.sum(estimates, 0) - kl(values, 1) - kl(values, 2)
     limit, limit_se = per_draw.mean(), per_draw.std() / np.sqrt(len(per_draw))
     found = {
-        K: estimate(structure, values, X, Y, iw(K, 400), np.random.RandomState(4), 20, jitter)
+        K: estimate(iw(structure, K, 400), values, X, Y, np.random.RandomState(4), 20, jitter)
         for K in (2, 40)
     }
     assert found[2][0] < found[40][0] < limit + 4 * np.hypot(found[40][1], limit_se)
     assert abs(found[40][0] - limit) < 4 * np.hypot(found[40][1], limit_se) + 0.1 * (limit - found[2][0])
     apart, se = estimate(
-        structure, values, X, Y, iw(40, 400, joint=False), np.random.RandomState(4), 20, jitter
+        iw(structure, 40, 400, joint=False), values, X, Y, np.random.RandomState(4), 20, jitter
     )
     assert apart - limit > 6 * np.hypot(se, limit_se)  # K independent inner draws: not a bound of this model
 
@@ -113,22 +115,20 @@ def test_no_bound_exceeds_the_log_marginal_likelihood():
     log_joint += sum(-0.5 * grids[:, i] ** 2 - 0.5 * np.log(2 * np.pi) for i in range(3))
     marginal = log_integral(log_joint[None], step**3)[0]
     values = _optimised(structure, values, X, Y)
-    optimal = value(structure, values, X, Y, noise_for(rng, structure, OPTIMAL, 3), OPTIMAL)
+    best = Optimal(structure)
+    optimal = value(best, values, X, Y, noise_for(rng, best, 3))
     assert marginal - 3.0 < optimal < marginal
     for K in (1, 5, 50):
-        mean, se = estimate(structure, values, X, Y, iw(K, 500), rng)
+        mean, se = estimate(iw(structure, K, 500), values, X, Y, rng)
         assert mean - 4 * se < optimal < marginal
 
 
 def _optimised(structure, values, X, Y, steps=60):
     """Natural-gradient steps on the one GP layer's q(u) under the optimal bound."""
-    from latent_tools import fast
-
-    from dgpbench.inference.natgrad import natural_step
-
     for _ in range(steps):
         noise = np.zeros((structure.noise_dim, 1, len(X)))
-        _, _, pairs = fast(structure, values, set(), X, Y, noise, OPTIMAL, [len(X)], len(X), natural=(1,))
+        best = Optimal(structure)
+        _, _, pairs = fast(best, values, set(), X, Y, noise, [len(X)], len(X), natural=(1,))
         q = (tf.constant(values["layer1/q_mu"]), tf.constant(values["layer1/q_sqrt"]))
         m, L = natural_step(*q, *pairs[1], tf.constant(0.3, tf.float64))
         values = values | {"layer1/q_mu": m.numpy(), "layer1/q_sqrt": L.numpy()}
@@ -155,17 +155,18 @@ def test_the_best_gaussian_q_reaches_the_optimal_bound_of_a_linear_kernel():
         "layer0/local/mean": (slope / precision)[:, None],
         "layer0/local/scale": precision[:, None] ** -0.5,
     }
-    optimal = value(structure, values, X, Y, noise_for(rng, structure, OPTIMAL, 4), OPTIMAL)
+    exact, vi = Optimal(structure), VI(structure)
+    optimal = value(exact, values, X, Y, noise_for(rng, exact, 4))
     nodes, weights = np.polynomial.hermite_e.hermegauss(3)  # exact for a quadratic
     gaussian = sum(
-        weight / np.sqrt(2 * np.pi) * value(structure, best, X, Y, np.full((1, 1, 4), node), VI, rows=rows)
+        weight / np.sqrt(2 * np.pi) * value(vi, best, X, Y, np.full((1, 1, 4), node), rows=rows)
         for node, weight in zip(nodes, weights, strict=True)
     )
     assert gaussian == pytest.approx(optimal, abs=1e-4)
     worse = best | {"layer0/local/scale": 1.5 * best["layer0/local/scale"]}
     for q, least in ((worse, 0.05), (values, 0.1)):
         mean = sum(
-            weight / np.sqrt(2 * np.pi) * value(structure, q, X, Y, np.full((1, 1, 4), node), VI, rows=rows)
+            weight / np.sqrt(2 * np.pi) * value(vi, q, X, Y, np.full((1, 1, 4), node), rows=rows)
             for node, weight in zip(nodes, weights, strict=True)
         )
         assert mean < optimal - least
@@ -175,11 +176,11 @@ def _point(structure, values, X, Y, n):
     """The VI bound of one point alone."""
     own = values | {name: values[name][n : n + 1] for name in values if "local" in name}
     noise = np.zeros((1, 1, 1))
-    return value(structure, own, X[n : n + 1], Y[n : n + 1], noise, VI, rows=tf.range(1))
+    return value(VI(structure), own, X[n : n + 1], Y[n : n + 1], noise, rows=tf.range(1))
 
 
-@pytest.mark.parametrize("kind", [VI, iw(3), OPTIMAL])
-def test_a_latent_of_zero_scale_reproduces_the_gp(kind):
+@pytest.mark.parametrize("kind_of", [VI, lambda structure: iw(structure, 3), Optimal])
+def test_a_latent_of_zero_scale_reproduces_the_gp(kind_of):
     """gpflow's SVGP on the inputs alone; the latent's own KL or weights vanish when q is the prior."""
     import gpflow
 
@@ -189,7 +190,8 @@ def test_a_latent_of_zero_scale_reproduces_the_gp(kind):
     structure, values, _ = model(rng, X, Y, *args)
     values |= {"layer0/local/mean": np.zeros((8, 1)), "layer0/local/scale": np.ones((8, 1))}
     values["layer1/Z"][:, 2] = 0.0
-    ours = value(structure, values, X, Y, noise_for(rng, structure, kind, 8), kind, rows=tf.range(8))
+    kind = kind_of(structure)
+    ours = value(kind, values, X, Y, noise_for(rng, kind, 8), rows=tf.range(8))
     kernel = gpflow.kernels.SquaredExponential(
         values["layer1/kernel/rbf/variance"], values["layer1/kernel/rbf/lengthscales"][:2]
     )

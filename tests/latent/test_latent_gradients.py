@@ -5,48 +5,57 @@ import pytest
 import tensorflow as tf
 from latent_tools import columns, conditional, data, fast, model, noise_for, raw
 
-from dgpbench.inference.bounds import Bound, lower_bound
-from dgpbench.models import layers
-from dgpbench.models.deep_gp import prepare
+from dgpbench.gp.deep_gp import prepare
+from dgpbench.gp.fast.joint import enough_jitter, pairs, sample
+from dgpbench.inference.dsvi import VI
+from dgpbench.inference.gradients import lower_bound
+from dgpbench.inference.iwvi import IWVI
+from dgpbench.inference.optimal import Optimal
+
+
+def iw(samples, K, **kwargs):
+    return lambda structure: IWVI(structure, samples, K, **kwargs)
+
 
 CASES = {
-    "vi": (["model=lv_gp_gp"], Bound(samples=2)),
-    "iwvi": (["model=lv_gp_gp"], Bound("iwvi", 2, 3)),
-    "many": (["model=lv_gp_gp"], Bound("iwvi", 1, 10)),
-    "two-latents": (["model.layers=[lv,gp,lv,gp]", "model.latent_dim=2"], Bound("iwvi", 1, 3)),
-    "apart": (["model=lv_gp_gp"], Bound("iwvi", 1, 3, joint=False)),
-    "between": (["model=gp_lv_gp"], Bound("iwvi", 2, 3)),
-    "free": (["model=lv_gp_gp", "inference.latent_q=free"], Bound("iwvi", 1, 3)),
-    "optimal": (["model=gp_lv_gp"], Bound("optimal", 2, 32)),
-    "hermite": (["model=lv_gp", "model.latent_dim=2"], Bound("optimal", 1, 25, rule="hermite")),
-    "matern": (["model=lv_gp_gp", "model.kernel=matern32+linear"], Bound("iwvi", 1, 3)),
-    "arccosine": (["model=lv_gp_gp", "model.kernel=arccosine1+white"], Bound("iwvi", 1, 3)),
-    "mixed": (["model=cde", "model.output_gps=1"], Bound("iwvi", 1, 3)),
+    "vi": (["model=lv_gp_gp"], lambda structure: VI(structure, 2)),
+    "iwvi": (["model=lv_gp_gp"], iw(2, 3)),
+    "many": (["model=lv_gp_gp"], iw(1, 10)),
+    "two-latents": (["model.layers=[lv,gp,lv,gp]", "model.latent_dim=2"], iw(1, 3)),
+    "apart": (["model=lv_gp_gp"], iw(1, 3, joint=False)),
+    "between": (["model=gp_lv_gp"], iw(2, 3)),
+    "free": (["model=lv_gp_gp", "inference.latent_q=free"], iw(1, 3)),
+    "optimal": (["model=gp_lv_gp"], lambda structure: Optimal(structure, 2, 32)),
+    "hermite": (["model=lv_gp", "model.latent_dim=2"], lambda structure: Optimal(structure, 1, 5, "hermite")),
+    "matern": (["model=lv_gp_gp", "model.kernel=matern32+linear"], iw(1, 3)),
+    "arccosine": (["model=lv_gp_gp", "model.kernel=arccosine1+white"], iw(1, 3)),
+    "product": (["model=lv_gp_gp", "model.kernel=rbf@0:2*periodic+gibbs"], iw(1, 3)),
+    "mixed": (["model=cde", "model.output_gps=1"], iw(1, 3)),
     "projection": (
         ["model=cde", "model.layers=[linear,lv,gp]", "model.projection_dim=2"],
-        Bound("iwvi", 2, 3),
+        iw(2, 3),
     ),
-    "lvm": (["model=gplvm", "model.latent_dim=2"], Bound()),
+    "lvm": (["model=gplvm", "model.latent_dim=2"], VI),
 }
 
 
 @pytest.mark.parametrize("form", ["white", "half", "quad"])
 @pytest.mark.parametrize("case", CASES)
 def test_fast_bound_and_gradient_equal_the_definition(case, form):
-    overrides, kind = CASES[case]
+    overrides, kind_of = CASES[case]
     rng = np.random.RandomState(0)
     X, Y = data(rng, 9, D=3, P=2)
     structure, values, fixed = model(rng, X, Y, *overrides)
-    X = X[:, : structure.input_dim]
-    noise = noise_for(rng, structure, kind, 9)
+    X, kind = X[:, : structure.input_dim], kind_of(structure)
+    noise = noise_for(rng, kind, 9)
     rows = tf.range(9) if case == "free" else None
-    tensors = raw(values)
+    tensors = raw(values, structure)
     with tf.GradientTape() as tape:
         tape.watch(tensors)
         flat = tf.constant(noise.reshape(structure.noise_dim, -1))
-        expected = lower_bound(structure, tensors, *columns(X, Y), flat, num_data=30, kind=kind, rows=rows)
+        expected = lower_bound(kind, tensors, *columns(X, Y), flat, num_data=30, rows=rows)
     gradient = tape.gradient(expected, tensors, unconnected_gradients="zero")
-    bound, found, _ = fast(structure, values, fixed, X, Y, noise, kind, [4, 5], 30, rows=rows, form=form)
+    bound, found, _ = fast(kind, values, fixed, X, Y, noise, [4, 5], 30, rows=rows, form=form)
     assert float(bound) == pytest.approx(float(expected), rel=1e-9)
     assert set(found) == set(values) - fixed
     for name in found:
@@ -70,10 +79,10 @@ def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
     P = layer.output_dim
     mix = values["layer1/P"] if layer.mixed else np.eye(P)
 
-    def sample(eps):
-        return layers.sample(layer, batch, tf.constant(H), tf.constant(eps), K, jitter).numpy()
+    def draw(eps):
+        return layer.sample(batch, tf.constant(H), tf.constant(eps), K, jitter).numpy()
 
-    middle = sample(np.zeros((P, K * C)))
+    middle = draw(np.zeros((P, K * C)))
     for c in range(C):
         points = H[:, c::C].T  # the K inputs of point c
         moments = [conditional(values, 1, points, p, jitter) for p in range(P)]
@@ -84,7 +93,7 @@ def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
             for k in range(K):
                 eps = np.zeros((P, K * C))
                 eps[p, k * C + c] = 1.0
-                factor.append((sample(eps) - middle)[:, c::C].reshape(-1))
+                factor.append((draw(eps) - middle)[:, c::C].reshape(-1))
         factor = np.stack(factor, 1)
         blocks = np.einsum("ip,pkj,qp->ikqj", mix, np.stack([v for _, v in moments]), mix)
         np.testing.assert_allclose(factor @ factor.T, blocks.reshape(factor.shape[0], -1), atol=1e-5)
@@ -94,8 +103,6 @@ def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
 @pytest.mark.parametrize("K", [5, 8, 10, 20])
 def test_float32_draws_at_nearly_equal_inputs_are_one_draw(K, variance):
     """Covariances of rank one but for 1e-4, off by 1e-6 as in float32: samples of a point nearly agree."""
-    from dgpbench.models.joint import enough_jitter, pairs, sample
-
     rng = np.random.RandomState(4)
     C = 200
     x, error = 0.01 * rng.randn(K, C), 1e-6 * rng.randn(K, K, C)
@@ -114,12 +121,12 @@ def test_dreg_has_the_same_mean_and_less_noise():
     X, Y = data(rng, 4)
     structure, values, fixed = model(rng, X, Y, "model=lv_gp", "inference.latent_q=free", noise=4.0)
     values |= {"layer0/local/mean": np.full((4, 1), 0.3), "layer0/local/scale": np.full((4, 1), 0.8)}
-    plain, dreg = (Bound("iwvi", 1, 8, dreg=dreg) for dreg in (False, True))
+    plain, dreg = (IWVI(structure, 1, 8, dreg=dreg) for dreg in (False, True))
 
     @tf.function
     def both(noise):
         kinds = (plain, dreg)
-        return [fast(structure, values, fixed, X, Y, noise, k, [4], 4, rows=tf.range(4))[:2] for k in kinds]
+        return [fast(k, values, fixed, X, Y, noise, [4], 4, rows=tf.range(4))[:2] for k in kinds]
 
     found = []
     for _ in range(2000):

@@ -7,12 +7,13 @@ import pytest
 from latent_tools import conditional, expected_log_density, marginals
 
 from dgpbench.config import compose
+from dgpbench.config.targets import create_method
 from dgpbench.data import Split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError
-from dgpbench.models.gp import GPModel, bound_of
-from dgpbench.models.init import build
-from dgpbench.models.points import principal_axes
+from dgpbench.gp.first_guesses import principal_axes
+from dgpbench.gp.start import build
+from dgpbench.models.gp import GPModel
 
 FAST = ["model.num_inducing=8", "budget.steps=12", "engine.xla=false", "inference.batch=20"]
 
@@ -42,7 +43,7 @@ def test_released_layers_are_those_of_the_released_code():
     np.testing.assert_array_equal(values["layer1/Z"][:50, :7], X)  # fewer rows than inducing points: padded
     assert values["layer1/Z"].shape == (60, 8) and np.abs(values["layer1/Z"][50:]).max() < 6
     np.testing.assert_array_equal(values["layer2/Z"], values["layer1/Z"][:, :7])
-    assert not bound_of(compose([*args, "inference=iwvi"]), structure).joint
+    assert not create_method(compose([*args, "inference=iwvi"])).bound(structure).joint
     assert values["layer1/kernel/rbf/lengthscales"] == pytest.approx(np.full(8, 8**0.5))
 
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from latent_tools import grid, log_integral
 
-from dgpbench.inference import quadrature
+from dgpbench.gp import quadrature
 
 
 def _function(rng):

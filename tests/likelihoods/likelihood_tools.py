@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from scipy import special, stats
 
-from dgpbench.models.likelihoods import LIKELIHOODS
+from dgpbench.gp.likelihoods import LIKELIHOODS
 
 MEANS = (-30.0, -6.0, -2.0, -0.3, 0.0, 0.7, 3.0, 30.0)
 VARIANCES = (1e-10, 1e-4, 0.05, 1.0, 10.0)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy import special, stats
 
-from dgpbench.models.likelihoods.base import log_phi
+from dgpbench.gp.likelihoods.base import log_phi
 
 CLOSED = ("gaussian", "poisson", "gamma")
 # largest error of the 20-node rule by variance, relative to 1 + |value|, as measured against the dense rule

@@ -10,14 +10,17 @@ import pytest
 import tensorflow as tf
 from scipy import special
 
+from dgpbench.gp.deep_gp import DeepGP, expected_log_likelihood, prepare
+from dgpbench.gp.kernels import parse
+from dgpbench.gp.latent import LatentLayer
+from dgpbench.gp.layer import GPLayer
+from dgpbench.gp.likelihoods import LIKELIHOODS
+from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference import natgrad
-from dgpbench.inference.bounds import VI, Bound, batch_term, bound_and_gradients, data_term, lower_bound
-from dgpbench.models.deep_gp import DeepGP, expected_log_likelihood, prepare
-from dgpbench.models.kernels import Kernel
-from dgpbench.models.latent import LatentLayer
-from dgpbench.models.layers import GPLayer
-from dgpbench.models.likelihoods import LIKELIHOODS
-from dgpbench.models.parameters import unconstrain
+from dgpbench.inference.base import Numerics
+from dgpbench.inference.dsvi import VI
+from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
+from dgpbench.inference.optimal import Optimal
 
 N, D, M = 40, 2, 8
 REFERENCE = {
@@ -51,12 +54,24 @@ def _model(likelihood, P, depth, rng, dim=D):
             f"layer{i}/q_mu": rng.randn(out, M),
             f"layer{i}/q_sqrt": np.tril(0.2 * rng.randn(out, M, M)) + 0.6 * np.eye(M),
         }
-        layers.append(GPLayer(Kernel(("rbf",), dim), M, out, mean))
+        layers.append(GPLayer(parse("rbf", dim), M, out, mean))
     return DeepGP(tuple(layers), likelihood), values
 
 
-def _raw(values):
-    return {name: tf.constant(value, tf.float64) for name, value in unconstrain(values).items()}
+def _raw(values, model):
+    found = unconstrain(values, model.constraints())
+    return {name: tf.constant(value, tf.float64) for name, value in found.items()}
+
+
+def _fast(model, raw, X, Y, noise, dtype=tf.float64, trainable=(), natural=()):
+    """The bound and its gradients as the engine computes them, in the safe form."""
+    bound, jitter = VI(model), tf.constant(1e-6, tf.float64)
+    chunk = (*(tf.cast(a, dtype) for a in (X, Y, noise)), tf.constant(0))
+    numerics = Numerics(jitter, ("white",) * len(model.layers), dtype, natural)
+    one = tf.constant(1.0, tf.float64)
+    return value_and_gradients(
+        bound, raw, [chunk], one, batch_term(bound), numerics, trainable=list(trainable)
+    )
 
 
 def _svgp(values, likelihood, P):
@@ -72,9 +87,8 @@ def test_sgp_bound_equals_gpflow_svgp(name):
     theirs, ours, P = REFERENCE[name]
     X, Y = _data(name, rng)
     model, values = _model(ours, P, 1, rng)
-    bound = lower_bound(
-        model, _raw(values), tf.constant(X.T), tf.constant(Y.T), tf.zeros((0, N), tf.float64), num_data=3 * N
-    )
+    columns, noise = (tf.constant(X.T), tf.constant(Y.T)), tf.zeros((0, N), tf.float64)
+    bound = lower_bound(VI(model), _raw(values, model), *columns, noise, num_data=3 * N)
     data = (X, Y.astype(int)) if name == "robustmax" else (X, Y)
     assert float(bound) == pytest.approx(float(_svgp(values, theirs(), P).elbo(data)), rel=1e-8)
 
@@ -86,11 +100,11 @@ def test_deep_bernoulli_bound_is_unbiased():
     X, Y = _data("bernoulli", rng)
     X, Y = tf.constant(X[:6, :1].T), tf.constant(Y[:6].T)
     model, values = _model(likelihood, P, 2, rng, dim=1)
-    raw = _raw(values)
+    raw = _raw(values, model)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     single, many = (
-        tf.function(lambda noise, kind=kind: lower_bound(model, raw, X, Y, noise, num_data=6, kind=kind))
-        for kind in (VI, Bound(samples=500))
+        tf.function(lambda noise, kind=kind: lower_bound(kind, raw, X, Y, noise, num_data=6))
+        for kind in (VI(model), VI(model, 500))
     )
     at_nodes = [float(single(tf.constant(np.full((1, 6), z)))) for z in nodes]
     exact = np.dot(weights / weights.sum(), at_nodes)
@@ -109,24 +123,14 @@ def test_fast_gradient_equals_that_of_the_definition_and_mixed_is_near(name):
         likelihood, P = tools.make(name)[0], 1
         Y = rng.choice([y for y in tools.TARGETS[name] if name != "beta" or 0.01 < y < 0.99], (1, N))
     model, values = _model(likelihood, P, 2, rng)
-    raw, X, noise = _raw(values), rng.randn(D, N), rng.randn(model.noise_dim, N)
+    raw, X, noise = _raw(values, model), rng.randn(D, N), rng.randn(model.noise_dim, N)
     names = [key for key in raw if key != "likelihood/edges"]
     with tf.GradientTape() as tape:
         tape.watch(raw)
-        bound = lower_bound(model, raw, *map(tf.constant, (X, Y, noise)), num_data=N)
+        bound = lower_bound(VI(model), raw, *map(tf.constant, (X, Y, noise)), num_data=N)
     exact = tape.gradient(bound, {key: raw[key] for key in names})
     for dtype, tolerance in ((tf.float64, 1e-9), (tf.float32, 2e-3)):
-        value, gradients, _ = bound_and_gradients(
-            model,
-            raw,
-            [(*(tf.constant(a, dtype) for a in (X, Y, noise)), tf.constant(0))],
-            tf.constant(1.0, tf.float64),
-            batch_term(model, VI),
-            trainable=names,
-            jitter=tf.constant(1e-6, tf.float64),
-            forms=("white", "white"),
-            batch_dtype=dtype,
-        )
+        value, gradients, _ = _fast(model, raw, X, Y, noise, dtype, trainable=names)
         assert float(value) == pytest.approx(float(bound), rel=tolerance)
         for key in names:
             scale = np.abs(exact[key].numpy()).max()
@@ -140,18 +144,7 @@ def _natural_ascent(model, raw, X, Y, steps, gamma):
 
     @tf.function
     def step(raw):
-        bound, _, pairs = bound_and_gradients(
-            model,
-            raw,
-            [(X, Y, tf.zeros((0, N), tf.float64), tf.constant(0))],
-            tf.constant(1.0, tf.float64),
-            batch_term(model, VI),
-            trainable=[],
-            natural=(0,),
-            jitter=tf.constant(1e-6, tf.float64),
-            forms=("white",),
-            batch_dtype=tf.float64,
-        )
+        bound, _, pairs = _fast(model, raw, X, Y, tf.zeros((0, N), tf.float64), natural=(0,))
         m, L = (raw[name] for name in names)
         m, L, _ = natgrad.step("natural", m, L, *pairs[0], tf.constant(gamma, tf.float64))
         return bound, raw | dict(zip(names, (m, L), strict=True))
@@ -172,11 +165,11 @@ def test_natural_gradients_reach_the_optimum_of_lbfgs(name, gamma):
     model, values = _model(ours, 1, 1, rng)
     values["layer0/q_mu"], values["layer0/q_sqrt"] = np.zeros((1, M)), np.eye(M)[None]
     columns = tf.constant(X.T), tf.constant(Y.T)
-    bound, raw = _natural_ascent(model, _raw(values), *columns, 40, gamma)
+    bound, raw = _natural_ascent(model, _raw(values, model), *columns, 40, gamma)
     if name == "bernoulli_plain":  # GPflow has no plain probit; an optimum it is, where the gradient is zero
         with tf.GradientTape() as tape:
             tape.watch(raw)
-            again = lower_bound(model, raw, *columns, tf.zeros((0, N), tf.float64), num_data=N)
+            again = lower_bound(VI(model), raw, *columns, tf.zeros((0, N), tf.float64), num_data=N)
         gradient = tape.gradient(again, [raw[key] for key in model.parameter_names(0)])
         assert max(np.abs(np.tril(g.numpy())).max() for g in gradient) < 1e-6
         return
@@ -205,6 +198,5 @@ def test_optimal_bound_equals_a_fine_grid_over_the_latent_variable(name):
     w = tf.constant(np.tile(grid[None, :, None], (1, 1, 5)))
     each = expected_log_likelihood(model, prepared, X, Y, tf.zeros((1, 5), tf.float64), [w], 1601).numpy()
     exact = special.logsumexp(each - 0.5 * (grid**2 + math.log(2 * math.pi))[:, None] + math.log(0.01), 0)
-    kind = Bound("optimal", 1, 64)
-    ours = data_term(model, prepared, kind, X, Y, tf.zeros((1, 5), tf.float64), tf.constant(0))
+    ours = Optimal(model, 1, 64).terms(prepared, X, Y, tf.zeros((1, 5), tf.float64), tf.constant(0))
     np.testing.assert_allclose(ours, exact, atol=1e-4)

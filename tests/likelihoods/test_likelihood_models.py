@@ -12,7 +12,7 @@ from dgpbench.data.scaling import scale_targets
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError
 from dgpbench.experiment import rescore, run_unit
-from dgpbench.models import likelihoods
+from dgpbench.gp import likelihoods
 from dgpbench.models.base import create
 from dgpbench.models.prediction import sampled_moments
 from dgpbench.store import summary
@@ -136,8 +136,8 @@ def test_density_and_draws_of_a_fitted_model(tmp_path, name, monkeypatch):
     """A single layer: both follow from the moments of f, by dense quadrature."""
     model, cfg = fitted(tmp_path, name, "model=sgp")
     split = split_of(name)
-    mean, var, _ = sampled_moments(model.model, model._prepared, split.X_test, 1, tf.constant([0, 0]))
-    p = {key: value.numpy() for key, value in model._prepared["likelihood"].items()}
+    mean, var, _ = sampled_moments(model.bound, model._members[0], split.X_test, 1, tf.constant([0, 0]))
+    p = {key: value.numpy() for key, value in model._members[0]["likelihood"].items()}
     scales = [v for key, v in p.items() if key != "edges"]
     monkeypatch.setattr(tools, "SCALE", float(scales[0]) if scales else 1.0)
     monkeypatch.setattr(tools, "EDGES", p.get("edges"))
@@ -173,7 +173,7 @@ def test_class_probabilities_of_a_fitted_model(tmp_path, name, kind):
     probs = model.predict(test, 2000, 0).probs
     np.testing.assert_allclose(probs.sum(1), 1.0, atol=1e-12)
     S = 4000
-    mean, var, _ = sampled_moments(model.model, model._prepared, test, S, tf.constant([7, 7]))
+    mean, var, _ = sampled_moments(model.bound, model._members[0], test, S, tf.constant([7, 7]))
     f = mean.numpy() + np.sqrt(np.maximum(var.numpy(), 0)) * np.random.RandomState(1).randn(*mean.shape)
     f = f.reshape(len(f), S, 10)
     if name == "bernoulli":
@@ -202,10 +202,10 @@ def test_latent_variables_under_other_likelihoods(tmp_path, name, kind):
         return np.testing.assert_allclose(model.predict(split.X_test, 200, 0).probs.sum(1), 1.0, atol=1e-12)
     x, y, S = split.X_test[:5], split.Y_test[:5], 1000
     log_p = special.logsumexp(terms := model.log_density(x, y, 500, 0), 0)
-    mean, var, _ = sampled_moments(model.model, model._prepared, x, S, tf.constant([3, 3]))
+    mean, var, _ = sampled_moments(model.bound, model._members[0], x, S, tf.constant([3, 3]))
     f = mean.numpy()[0] + np.sqrt(np.maximum(var.numpy()[0], 0)) * np.random.RandomState(0).randn(5 * S)
     tiled = tf.constant(np.tile(y[:, 0], S))
-    each = model.model.likelihood.log_prob(model._prepared["likelihood"], tf.constant(f), tiled).numpy()
+    each = model.model.likelihood.log_prob(model._members[0]["likelihood"], tf.constant(f), tiled).numpy()
     other = special.logsumexp(each.reshape(S, -1), 0) - np.log(S)
     np.testing.assert_allclose(log_p - np.log(len(terms)), other, atol=0.15)
 

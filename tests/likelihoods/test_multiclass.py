@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from scipy import special, stats
 
-from dgpbench.models.likelihoods import LIKELIHOODS
+from dgpbench.gp.likelihoods import LIKELIHOODS
 
 C, B = 4, 30
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from dgpbench.inference.updates.adam import Adam
+from dgpbench.inference.updates.natural import NaturalAdam
 from dgpbench.perf.cases import Case
 from dgpbench.perf.client import Worker
 from dgpbench.perf.measure import Turns
@@ -59,7 +61,7 @@ def test_clock_counts_after_the_first_block(monkeypatch):
 LATENT = replace(CASE, latent=1, depth=2, importance=2)
 
 
-@pytest.mark.parametrize(("case", "natural"), [(CASE, ()), (LATENT, (2,))])
+@pytest.mark.parametrize(("case", "natural"), [(CASE, None), (LATENT, (2,))])
 def test_a_dgp_is_timed_as_the_peers_train_it(monkeypatch, case, natural):
     """DSVI by Adam alone, whatever the default inference is; latent variables with natural steps."""
     made = []
@@ -71,4 +73,6 @@ def test_a_dgp_is_timed_as_the_peers_train_it(monkeypatch, case, natural):
 
     monkeypatch.setattr(ours, "Trainer", Seen)
     ours.build(case, "float64")
-    assert made[0].natural_layers == natural and made[0].batch == case.batch
+    update = made[0].update
+    assert type(update) is (NaturalAdam if natural else Adam) and made[0].batch == case.batch
+    assert not natural or update.layers == natural

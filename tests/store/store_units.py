@@ -4,11 +4,12 @@ import hashlib
 
 import numpy as np
 
+from dgpbench.config.upgrade import complete
 from dgpbench.store.schema import build_record
 
 
 def make_cfg(dataset="energy", model="dgp2", split=0, seed=0, num_inducing=100, protocol="clean"):
-    return {
+    cfg = {
         "experiment": None,
         "split": split,
         "seed": seed,
@@ -23,6 +24,7 @@ def make_cfg(dataset="energy", model="dgp2", split=0, seed=0, num_inducing=100, 
         "budget": {"name": "default", "steps": 20000, "seconds": None},
         "launcher": {"name": "local"},
     }
+    return complete(cfg)
 
 
 def digest(*parts):

@@ -13,20 +13,19 @@ import numpy as np
 from dgpbench.config.schema import COUNT, POSITIVE
 from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models import density, networks
-from dgpbench.models.baselines.neural import PREDICT_COLUMNS, NeuralModel
+from dgpbench.gp import networks
+from dgpbench.gp.parameters import NOISE, Constraint, scope
+from dgpbench.models import density
+from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
-from dgpbench.models.parameters import scope
 
 LOG_2PI = math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
-class ConditionalVAE:
+class ConditionalVAE(Network):
     """Encoder [x, y] -> mean and scale of q(w), decoder [w, x] -> mean of y, one noise variance."""
 
-    dim: int
-    outputs: int
     latent_dim: int = 1
     hidden: tuple[int, ...] = ()
     variance: float = 0.05  # of the noise, to start from
@@ -47,6 +46,9 @@ class ConditionalVAE:
             values |= {f"{part}/{name}": value for name, value in networks.initial(widths, rng).items()}
         return values
 
+    def constraints(self) -> dict[str, Constraint]:
+        return {"likelihood/variance": NOISE}
+
     def encode(self, p: dict[str, tf.Tensor], X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and standard deviation (softplus of the network's output) of q(w | x, y), each (L, B)."""
         out = networks.forward(scope(p, "encoder"), tf.concat([X, Y], 0))
@@ -56,7 +58,7 @@ class ConditionalVAE:
         """The mean of y (P, B)."""
         return networks.forward(scope(p, "decoder"), tf.concat([w, X], 0))
 
-    def bound_terms(self, p: dict[str, tf.Tensor], X, Y, noise) -> tf.Tensor:
+    def terms(self, p: dict[str, tf.Tensor], X, Y, noise) -> tf.Tensor:
         """log p(y | w, x) - KL(q(w) || N(0, I)) at w = mean + scale noise, one sample per column (B,)."""
         mean, scale = self.encode(p, X, Y)
         F = self.decode(p, mean + scale * noise, X)
@@ -78,7 +80,8 @@ class CVAE(NeuralModel):
         super().__init__(cfg)
 
     def network(self, dim: int, outputs: int) -> ConditionalVAE:
-        return ConditionalVAE(dim, outputs, self.latent_dim, self.hidden, self.variance)
+        sizes = {"latent_dim": self.latent_dim, "hidden": self.hidden}
+        return ConditionalVAE(dim=dim, outputs=outputs, **sizes, variance=self.variance)
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """An equally weighted mixture over `samples` draws of w, independent for each point."""

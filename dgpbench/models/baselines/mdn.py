@@ -14,24 +14,20 @@ from dgpbench.config.schema import COUNT
 from dgpbench.engine.platform import tf
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models import networks
-from dgpbench.models.baselines.neural import PREDICT_COLUMNS, NeuralModel
+from dgpbench.gp import networks
+from dgpbench.gp.parameters import NOISE, scope
+from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
-from dgpbench.models.parameters import LIKELIHOOD_FLOOR, scope
 
 LOG_2PI = math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
-class MixtureDensityNetwork:
+class MixtureDensityNetwork(Network):
     """x -> k logits, k P means and k P variances; outputs are independent given the component."""
 
-    dim: int
-    outputs: int
     components: int = 5
     hidden: tuple[int, ...] = ()
-
-    noise_dim = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -54,9 +50,9 @@ class MixtureDensityNetwork:
         out = networks.forward(scope(p, "network"), X)
         shape = (k, P, tf.shape(X)[1])
         mean, raw = tf.reshape(out[k : k + k * P], shape), tf.reshape(out[k + k * P :], shape)
-        return tf.nn.log_softmax(out[:k], axis=0), mean, tf.math.softplus(raw) + LIKELIHOOD_FLOOR
+        return tf.nn.log_softmax(out[:k], axis=0), mean, tf.math.softplus(raw) + NOISE.floor
 
-    def bound_terms(self, p: dict[str, tf.Tensor], X, Y, noise) -> tf.Tensor:
+    def terms(self, p: dict[str, tf.Tensor], X, Y, noise) -> tf.Tensor:
         """log p(y | x) itself, exact (B,)."""
         log_weights, mean, var = self.mixture(p, X)
         logp = -0.5 * tf.reduce_sum(LOG_2PI + tf.math.log(var) + (Y - mean) ** 2 / var, 1)  # k, B
@@ -77,7 +73,7 @@ class MDN(NeuralModel):
             )
 
     def network(self, dim: int, outputs: int) -> MixtureDensityNetwork:
-        return MixtureDensityNetwork(dim, outputs, self.components, self.hidden)
+        return MixtureDensityNetwork(dim=dim, outputs=outputs, components=self.components, hidden=self.hidden)
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """The mixture as it is: nothing is sampled."""

@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
+from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
+from dgpbench.engine.spec import StepSpec
+from dgpbench.engine.trainer import get_trainer
 from dgpbench.errors import UserError
-from dgpbench.inference.optimise import rates_from_config
-from dgpbench.models.baselines.network_trainer import Network, NetworkSpec, get_trainer
+from dgpbench.gp.parameters import unconstrain
+from dgpbench.inference.base import Whole
+from dgpbench.inference.updates.adam import Adam
+from dgpbench.inference.variational import adam_rates
 
 PREDICT_COLUMNS = 100_000  # points times samples that pass through a network at once
+
+
+@dataclass(frozen=True)
+class Network(Whole):
+    """A density model of y given x: its structure, hashable, and its bound, one term for each column of
+    X (D, B), Y (P, B), noise (noise_dim, B): log p(y | x) or a bound on it."""
+
+    dim: int = 1
+    outputs: int = 1
+    noise_dim: ClassVar[int] = 0  # standard normals per point and sample of the bound
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def target_dim(self) -> int:
+        return self.outputs
+
+    def describe(self) -> str:
+        """The widths in one line."""
+        raise NotImplementedError
+
+    def initial(self, rng: np.random.RandomState) -> dict[str, np.ndarray]:
+        """Constrained parameters to start from."""
+        raise NotImplementedError
 
 
 class NeuralModel(ABC):
@@ -27,16 +60,8 @@ class NeuralModel(ABC):
         self.threads = set_threads(cfg["threads"])
         self.device = choose_device(cfg["device"])
         self.values: dict[str, np.ndarray] = {}
-        if cfg["inference"]["optimiser"] != "adam":
-            raise UserError(
-                f"model={cfg['model']['name']} has no natural gradients, inference.optimiser="
-                f"{cfg['inference']['optimiser']} is not possible; use inference=adam or dsvi"
-            )
-        if cfg["inference"].get("bound", "vi") != "vi":
-            raise UserError(
-                f"model={cfg['model']['name']} is trained on its own bound, inference.bound="
-                f"{cfg['inference']['bound']} is not possible; use inference=adam or dsvi"
-            )
+        if reason := create_method(cfg).refuses_network(cfg["model"]["name"]):
+            raise UserError(reason)
 
     @abstractmethod
     def network(self, dim: int, outputs: int) -> Network:
@@ -50,23 +75,26 @@ class NeuralModel(ABC):
 
     def fit(self, split, run: RunContext) -> TrainResult:
         cfg, inference = self.cfg, self.cfg["inference"]
-        network = self.network(split.dim, split.outputs)
+        network = replace(self.network(split.dim, split.outputs), samples=inference["samples"])
         batches = Batches(split.n_train, inference["batch"], run.seed)
         resident = 8 * split.n_train * (split.dim + split.outputs) <= cfg["engine"]["memory_limit_gb"] * 1e9
+        raw = unconstrain(network.initial(np.random.RandomState(run.seed)), network.constraints())
         trainer = get_trainer(
-            NetworkSpec(
-                network=network,
+            StepSpec(
+                bound=network,
+                update=Adam(),
+                shapes=tuple((name, v.shape) for name, v in raw.items()),
+                fixed=frozenset(),
                 batch=batches.batch,
                 full_batch=batches.full and resident,
-                samples=inference["samples"],
                 precision=cfg["precision"],
                 xla=cfg["engine"]["xla"] in ("auto", True),
                 device=self.device,
             )
         )
         trainer.reset(
-            network.initial(np.random.RandomState(run.seed)),
-            rates_from_config(inference),
+            raw,
+            adam_rates(inference["adam"]),
             seed=run.seed,
             num_data=split.n_train,
             data=(split.X_train, split.Y_train) if resident else None,

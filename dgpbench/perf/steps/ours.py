@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dgpbench.config import compose
+from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.trainer import Trainer
-from dgpbench.inference.optimise import rates_from_config
-from dgpbench.models import init
+from dgpbench.gp import start
+from dgpbench.gp.parameters import unconstrain
 from dgpbench.models.gp import JITTER, step_spec
-from dgpbench.models.parameters import unconstrain
 from dgpbench.perf.cases import MIXED_GPS, Case
 
 __all__ = ["build", "set_threads"]
@@ -31,14 +31,15 @@ def build(case: Case, precision: str):
         ]
     )
     X, Y, _ = case.data("float64")
-    model, values, fixed, _ = init.build(cfg, X, Y, seed=0)
-    raw = unconstrain(values)
+    model, values, fixed, _ = start.build(cfg, X, Y, seed=0)
+    method = create_method(cfg)
+    bound = method.bound(model)
+    update, raw = method.update(bound), unconstrain(values, bound.constraints())
     threads = set_threads(tf.config.threading.get_inter_op_parallelism_threads() or None, bool(case.latent))
     device = choose_device("cpu")
-    trainer = Trainer(step_spec(cfg, model, raw, fixed, case.batch, False, threads, device))
+    trainer = Trainer(step_spec(cfg, bound, update, raw, fixed, case.batch, False, threads, device))
     jitter = cfg["model"]["jitter"] or JITTER[precision]
-    rates = rates_from_config(cfg["inference"])
-    trainer.reset(raw, rates, seed=0, num_data=len(X), jitter=jitter, data=(X, Y))
+    trainer.reset(raw, method.rates(), seed=0, num_data=len(X), jitter=jitter, data=(X, Y))
     batches, done = Batches(len(X), case.batch, seed=0), 0
 
     def run(steps: int) -> float:

@@ -1,0 +1,43 @@
+"""Classes that a config names by `_target_`: models and methods, ours or in a file of the user's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dgpbench.config.keys import LATER_DEFAULTS
+from dgpbench.errors import UserError
+
+if TYPE_CHECKING:
+    from dgpbench.inference.base import Method
+
+
+def load_class(setting: str, target: str) -> type:
+    """The class `module.Class` that a setting names; the module may lie in the current folder."""
+    module_name, _, class_name = target.rpartition(".")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a model in the current folder
+    try:
+        return getattr(import_module(module_name), class_name)
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"{setting}={target} cannot be imported ({error}); give module.Class, with the module installed"
+            " or in the current folder"
+        ) from error
+
+
+def method_class(inference: Mapping[str, Any]) -> type[Method]:
+    """The inference method of a config; one without `_target_` is from before there was a choice."""
+    target = inference.get("_target_", LATER_DEFAULTS["inference._target_"])
+    kind = load_class("inference._target_", target)
+    missing = [name for name in ("fields", "refuses", "bound", "update", "rates") if not hasattr(kind, name)]
+    if missing:
+        raise UserError(f"inference._target_={target} lacks {', '.join(missing)}; see docs/your_inference.md")
+    return kind
+
+
+def create_method(cfg: Mapping[str, Any]) -> Method:
+    """The method that a config names, with its settings."""
+    return method_class(cfg["inference"])(cfg)

@@ -1,0 +1,154 @@
+"""Three equal forms of a layer's batch part, with hand-written gradients that reuse the forward products.
+
+With A = L^-1 k(Z, h), K_zz = L L^T and C = S - I (thesis 1.28, 1.29, whitened):
+    mean = alpha A,   var = k(h, h) + A^T C A.
+No (P, B, B) array is ever formed.
+    White: A = L^-1 K is formed, var from A^T C A. Safe in float32. The gradient in L^-1 is not taken
+           through the batch: it follows from those in alpha and C (whitening.py).
+    Half:  A likewise, var from K^T [L^-T C] A: the product is also the gradient in K, which saves one.
+           As safe as White, and used where P M is small against the columns.
+    Quad:  var from K^T [L^-T C L^-1] K without A: fewer products per column, for float64 only
+           (in float32 the entries of the bracket cancel and gradients are wrong).
+A form has alpha (P, M) and C (P, M, M), or C (1, M, M) where all outputs share one S.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from dgpbench.gp.fast.fence import Fenced, fence
+from dgpbench.gp.fast.joint import joint_quadratic_form
+from dgpbench.gp.fast.symmetric import weighted_squares
+from dgpbench.gp.fast.whitening import folding, folding_root, outer_square, whitening
+from dgpbench.gp.preparation import Whitened
+
+FORMS = ("white", "half", "quad")
+
+
+@tf.custom_gradient
+def whitened(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
+    """A = L^-1 K (M, B), without a gradient in L^-1: `whitening` makes it from those in alpha and C."""
+    return tf.matmul(Linv, K), lambda G: (None, tf.matmul(Linv, G, transpose_a=True))
+
+
+@tf.custom_gradient
+def whitened_rows(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
+    """The same for k(H, Z) (B, M): (B, M)."""
+    return tf.matmul(K, Linv, transpose_b=True), lambda G: (None, tf.matmul(G, Linv))
+
+
+def sum_over_inducing(A: tf.Tensor) -> tf.Tensor:
+    """The sum of A (P, M, B) over M in blocks of 32 rows, which XLA fuses with whatever makes A; a longer sum
+    it takes apart and writes A to memory first."""
+    blocks = [tf.reduce_sum(A[:, i : i + 32], 1) for i in range(0, A.shape[1], 32)]
+    return sum(blocks[1:], blocks[0])
+
+
+@tf.custom_gradient
+def quadratic_form(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """alpha K (P, B) and k_b^T C_p k_b (P, B) for symmetric C (P, M, M), K (M, B), alpha (P, M)."""
+    P, M, _ = C.shape
+    CK = tf.reshape(tf.matmul(tf.reshape(C, (P * M, M)), K), (P, M, K.shape[1]))  # P, M, B
+    quad = sum_over_inducing(CK * K)  # P, B
+
+    def gradient(g_mean, g_quad):
+        g = g_quad[:, None, :]  # P, 1, B
+        dK = tf.matmul(alpha, g_mean, transpose_a=True) + 2.0 * tf.reduce_sum(CK * g, 0)  # M, B
+        return dK, tf.matmul(g_mean, K, transpose_b=True), weighted_squares(K, g_quad)
+
+    return (tf.matmul(alpha, K), quad), gradient
+
+
+@tf.custom_gradient
+def half_form(K: tf.Tensor, Linv, alpha: tf.Tensor, C: tf.Tensor, D) -> tuple[tf.Tensor, tf.Tensor]:
+    """`quadratic_form` of A = L^-1 K, from D = L^-T C (P, M, M). C is there for its gradient; L^-1 and D
+    have none here."""
+    P, M, _ = C.shape
+    A = tf.matmul(Linv, K)  # M, B
+    DA = tf.reshape(tf.matmul(tf.reshape(D, (P * M, M)), A), (P, M, K.shape[1]))  # P, M, B
+
+    def gradient(g_mean, g_quad):
+        g = g_quad[:, None, :]  # P, 1, B
+        dK = tf.matmul(tf.matmul(alpha, Linv), g_mean, transpose_a=True) + 2.0 * tf.reduce_sum(DA * g, 0)
+        return dK, None, tf.matmul(g_mean, A, transpose_b=True), weighted_squares(A, g_quad), None
+
+    return (tf.matmul(alpha, A), sum_over_inducing(DA * K)), gradient
+
+
+class White(NamedTuple):
+    Linv: Fenced
+    alpha: tf.Tensor
+    C: tf.Tensor
+
+    def moments(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """alpha A and A^T C A (P, B) for K = k(Z, H) (M, B)."""
+        return quadratic_form(whitened(self.Linv.value, K), self.alpha, self.C)
+
+    def joint_moments(self, rows: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The same with all covariances of the K columns of a point (joint.py), for rows k(H, Z)."""
+        return joint_quadratic_form(whitened_rows(self.Linv.value, rows), self.alpha, self.C, K)
+
+
+class Half(NamedTuple):
+    Linv: Fenced
+    alpha: tf.Tensor
+    C: tf.Tensor
+    D: Fenced  # L^-T C
+
+    def moments(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return half_form(K, self.Linv.value, self.alpha, self.C, self.D.value)
+
+    def joint_moments(self, rows: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return joint_quadratic_form(rows, self.alpha, self.C, K, self.Linv.value, self.D.value)
+
+
+class Quad(NamedTuple):
+    alpha: tf.Tensor  # alpha L^-1
+    C: tf.Tensor  # L^-T C L^-1
+
+    def moments(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return quadratic_form(K, self.alpha, self.C)
+
+    def joint_moments(self, rows: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return joint_quadratic_form(rows, self.alpha, self.C, K)
+
+
+def make(
+    form: str, Kzz: tf.Tensor, q: Whitened, batch_dtype: tf.DType, natural: bool
+) -> tuple[White | Half | Quad, tuple[tf.Tensor, tf.Tensor]]:
+    """The form of that name for a posterior, and the tensors mean and S - I that it was made from; a
+    `natural` layer has gradients in both.
+
+    In White and Half, S is made in the precision of the batch part, which is the precision it is used in.
+    """
+    dtype, M = Kzz.dtype if form == "quad" else batch_dtype, Kzz.shape[0]
+    mean, R = q.mean, None
+    if q.root is not None:
+        R = tf.cast(q.root, dtype)
+        C = outer_square(R) - tf.eye(M, dtype=dtype)  # S - I
+    else:
+        C = -tf.eye(M, batch_shape=(1,), dtype=dtype) if q.excess is None else tf.cast(q.excess, dtype)
+    if form == "quad":
+        rooted = R is not None and R.shape[0] > 1 and not natural
+        _, alpha, folded = folding_root(Kzz, mean, R) if rooted else folding(Kzz, mean, C)
+        return Quad(alpha, folded), (mean, C)
+    Linv, alpha, white = whitening(Kzz, mean, C)
+    behind = Fenced(fence(Linv))
+    if form == "white":
+        return White(behind, alpha, white), (mean, C)
+    D = tf.stop_gradient(tf.matmul(tf.cast(Linv, dtype), C, transpose_a=True))
+    return Half(behind, alpha, white, Fenced(fence(D))), (mean, C)
+
+
+def cheaper_form(outputs: int, num_inducing: int, columns: int, exact: bool) -> str:
+    """The form that needs fewer products in float64 (`exact`), or among the safe ones.
+
+    Beside P each for the variance and its gradient, `white` pays 2 of M x M by M x columns, for A and its
+    gradient, `half` pays 1 and P of M x M by M x M, `quad` pays none and 2 P + 2 (P > 1) or 4 of those.
+    """
+    inducing = outputs * num_inducing
+    if exact and 2 * columns > 3 * inducing:
+        return "quad"
+    return "half" if columns > 2 * inducing else "white"  # M x M products are slower than wide ones

@@ -1,0 +1,161 @@
+"""One sparse GP layer with whitened q(u) = N(m, S), S = L_q L_q^T, Z and kernel shared by its P outputs.
+
+With A = L^-1 k(Z, h), K_zz = L L^T (thesis 2.6, 2.7 with 1.28, 1.29, whitened):
+    mean = m^T A,   var = k(h, h) + A^T (S - I) A,
+in whichever of three equal forms costs least (fast/forms.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import tensorflow as tf
+
+from dgpbench.gp.fast import forms, joint
+from dgpbench.gp.flow import Flow
+from dgpbench.gp.kernels.base import Kernel
+from dgpbench.gp.parameters import LOWER, Constraint, below, scope
+from dgpbench.gp.preparation import Preparation, Whitened
+
+VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
+
+
+class PreparedGP(NamedTuple):
+    """The part of a layer that does not depend on the batch. `mean` and `mixing` hold W and P, or nothing."""
+
+    kernel: dict
+    form: forms.White | forms.Half | forms.Quad
+    mean: dict[str, tf.Tensor]
+    mixing: dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class GPLayer:
+    """Static structure of a layer. `mean` is zero | identity | linear (x W with a fixed W).
+
+    `output_dim` counts the GPs. Where `mixed` is not 0 they are mixed linearly to that many outputs, P g(h),
+    and the mean function is added after the mixing (thesis 5.1.5).
+    """
+
+    kernel: Kernel
+    num_inducing: int
+    output_dim: int
+    mean: str
+    mixed: int = 0
+    kind: ClassVar[str] = "gp"
+    variational: ClassVar[tuple[str, ...]] = ("q_mu", "q_sqrt")  # parameters of q, by name or folder
+
+    @property
+    def input_dim(self) -> int:
+        return self.kernel.input_dim
+
+    @property
+    def width(self) -> int:
+        """Dimension of what leaves the layer."""
+        return self.mixed or self.output_dim
+
+    @property
+    def noise_dim(self) -> int:
+        return self.output_dim
+
+    def describe(self) -> str:
+        return f"{self.mixed} ({self.output_dim} GPs mixed)" if self.mixed else str(self.output_dim)
+
+    def constraints(self) -> dict[str, Constraint]:
+        return {"q_sqrt": LOWER} | below("kernel", self.kernel.constraints())
+
+    # ---- M x M part ----------------------------------------------------------------------------------
+
+    def gram(self, p: Mapping[str, tf.Tensor], jitter) -> tf.Tensor:
+        """K_zz (M, M) with jitter on its diagonal."""
+        return self._gram(self.kernel.prepare(scope(p, "kernel"), p["Z"]), p["Z"].dtype, jitter)
+
+    def _gram(self, kernel: dict, dtype, jitter) -> tf.Tensor:
+        return self.kernel.gram(kernel) + jitter * tf.eye(self.num_inducing, dtype=dtype)
+
+    def prepare(
+        self, p: Mapping[str, tf.Tensor], how: Preparation
+    ) -> tuple[PreparedGP, tuple[tf.Tensor, tf.Tensor]]:
+        """The layer as `conditional` reads it, and the tensors m and S - I that it was made from."""
+        q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
+        kernel = self.kernel.prepare(scope(p, "kernel"), p["Z"])
+        Kzz = self._gram(kernel, p["Z"].dtype, how.jitter)
+        form, watched = forms.make(how.form, Kzz, q, how.batch_dtype, how.natural)
+        mean = {"W": p["W"]} if self.mean == "linear" else {}
+        return PreparedGP(kernel, form, mean, {"P": p["P"]} if self.mixed else {}), watched
+
+    def penalty(self, p: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """KL(q(u) || p(u))."""
+        return kl_divergence(p["q_mu"], p["q_sqrt"])
+
+    # ---- batch part ----------------------------------------------------------------------------------
+
+    def conditional(self, batch: PreparedGP, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance (P, B) of the GPs at each column of H (D, B); mean function included unless
+        mixed."""
+        mean, quad = batch.form.moments(self.kernel.cross(batch.kernel, H))
+        var = self.kernel.diagonal(batch.kernel, H) + quad
+        if quad.shape[0] < mean.shape[0]:  # one S for all outputs
+            var = tf.broadcast_to(var, mean.shape)
+        return mean if self.mixed else self.add_mean(batch, mean, H), var
+
+    def add_mean(self, batch: PreparedGP, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
+        """F plus the mean function at H."""
+        if self.mean == "identity":
+            return F + H
+        if self.mean == "linear":
+            return F + tf.matmul(batch.mean["W"], H, transpose_a=True)  # W is D, width
+        return F
+
+    def carry(self, batch: PreparedGP, H: tf.Tensor, flow: Flow) -> tf.Tensor:
+        """A draw of the layer's outputs (width, K C) at H, from the next rows of the flow's noise."""
+        return self.sample(batch, H, flow.draw(self.noise_dim, H), flow.together, flow.jitter)
+
+    def sample(self, batch: PreparedGP, H: tf.Tensor, eps: tf.Tensor, K: int = 1, jitter=None) -> tf.Tensor:
+        """A draw of the layer's outputs at each column of H (D, K * C): (width, K * C).
+
+        The K columns of a point come from one draw of the function (joint.py); different points from
+        different ones, as in DSVI. eps (output_dim, K * C) is standard normal; with K = 1 it may have S
+        columns for each of H, in S blocks: S independent draws at each, from moments that are computed once.
+        """
+        if K == 1:
+            mean, var = self.conditional(batch, H)
+            sd = tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype]))
+            if (S := eps.shape[1] // H.shape[1]) > 1:
+                mean, sd, H = (tf.tile(A, (1, S)) for A in (mean, sd, H))
+            F = mean + sd * eps
+            return self._mix(batch, F, H) if self.mixed else F
+        H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor
+        rows = self.kernel.cross_rows(batch.kernel, joint.points_first(for_kernel, K))  # C K, M
+        mean, form = batch.form.joint_moments(rows, K)
+        among = joint.prior_covariance(self.kernel, batch.kernel, for_kernel, K)  # T, C
+        jitter = joint.enough_jitter(jitter, among)
+        F = joint.sample(joint.samples_first(mean, K), form + among[:, None, :], eps, K, jitter)
+        return self._mix(batch, F, H) if self.mixed else self.add_mean(batch, F, H)
+
+    def _mix(self, batch: PreparedGP, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
+        """P f plus the mean function (width, B) for draws F (output_dim, B) of the GPs."""
+        return self.add_mean(batch, tf.matmul(batch.mixing["P"], F), H)
+
+
+def whiten(L: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
+    """A = L^-1 K with its whole gradient, in L and in K; L is the Cholesky factor of `GPLayer.gram`.
+
+    For new methods: the A inside the fast forms has no gradient in L, and is fenced off (fast/fence.py).
+    """
+    return tf.linalg.triangular_solve(L, K)
+
+
+@tf.custom_gradient
+def kl_divergence(m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+    """KL(N(m, L L^T) || N(0, I)) summed over outputs, for m (P, M) and L (P, M, M).
+
+    With its gradient in one piece for each argument: see the note on the order of sums in kernels.
+    """
+    diagonal = tf.linalg.diag_part(L)
+    log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal)))
+    squares = tf.reduce_sum(tf.square(m)) + tf.reduce_sum(tf.square(L))
+    value = 0.5 * (squares - tf.cast(tf.size(m), m.dtype) - log_det)
+    return value, lambda g: (g * m, g * tf.linalg.set_diag(L, diagonal - 1.0 / diagonal))

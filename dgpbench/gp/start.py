@@ -1,0 +1,240 @@
+"""From a config and training data to a structure and initial values (docs/numerics.md, "Initial values")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dgpbench.config.keys import later_defaults
+from dgpbench.errors import UserError
+from dgpbench.gp import first_guesses, kernels, likelihoods, projection
+from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.kernels.base import Kernel
+from dgpbench.gp.kernels.compose import with_white
+from dgpbench.gp.kernels.names import KernelError
+from dgpbench.gp.latent import LatentLayer
+from dgpbench.gp.layer import GPLayer
+from dgpbench.gp.likelihoods import Gaussian, Likelihood
+from dgpbench.gp.projection import ProjectionLayer
+
+
+@dataclass
+class Start:
+    """What is built layer by layer: the inputs as they stand at this depth, and what is decided so far."""
+
+    X: np.ndarray  # N, D: inputs of the model
+    Y: np.ndarray  # N, P
+    likelihood: Likelihood
+    num_data: int  # rows of the whole training set, of which X, Y may be a sample
+    rng: np.random.RandomState
+    H: np.ndarray  # N, D_i
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+    centres: dict[int, np.ndarray] = field(default_factory=dict)  # M: k-means centres of X
+    maps: list[Callable] = field(default_factory=list)  # what carried the inputs here
+    latents: int = 0  # latent dimensions so far
+
+    def carry(self, step: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.H = step(self.H)
+        self.maps.append(step)
+
+    def inducing(self, M: int) -> np.ndarray:
+        """M points of this layer's input space: centres of the inputs, carried through the layers before."""
+        if M not in self.centres:
+            make = first_guesses.kmeans if M <= len(self.X) else first_guesses.padded
+            self.centres[M] = make(self.X, M, self.rng)
+        Z = self.centres[M].copy()
+        for step in self.maps:
+            Z = step(Z)
+        return Z
+
+
+def build(
+    cfg: dict,
+    X: np.ndarray,
+    Y: np.ndarray,
+    seed: int,
+    num_data: int | None = None,
+    likelihood: Likelihood | None = None,
+) -> tuple[DeepGP, dict[str, np.ndarray], set, list]:
+    """Structure, constrained initial values, names that are not trained, and notes for the user.
+
+    X (N, D), Y (N, P) are the training data, or a random sample of `num_data` rows when there are very many.
+    `likelihood` is what `likelihoods.choose` gave for them; None: Gaussian.
+    """
+    model = layer_settings(cfg["model"], None)
+    X = X if model["use_inputs"] else X[:, :0]
+    likelihood = likelihood or Gaussian(model["likelihood_variance"])
+    start = Start(X, Y, likelihood, num_data or len(X), np.random.RandomState(seed), X)
+    depth = len(model["layers"])
+    for i, kind in enumerate(model["layers"]):
+        settings = layer_settings(cfg["model"], i)
+        if kind == "lv":
+            _start_latent(start, i, settings, later_defaults("inference") | cfg.get("inference", {}))
+        elif kind == "linear":
+            _start_projection(start, i, settings)
+        else:
+            _start_gp(start, i, settings, last=i == depth - 1)
+    values = start.values
+    values |= {f"likelihood/{n}": v for n, v in likelihood.initial().items()}
+    start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
+    fixed = start.fixed & values.keys()
+    inference = later_defaults("inference") | cfg.get("inference", {})
+    made = structure(cfg, values)
+    if inference["hyperparameters"] == "fixed":
+        fixed |= {name for name in values if not made.is_variational(name)}
+    return made, values, fixed, start.notes
+
+
+def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
+    released = settings["compat"] == "released"
+    dim_in = start.H.shape[1]
+    width = start.likelihood.gps(start.Y.shape[1]) if last else _width(settings, start, released)
+    gps = settings["output_gps"] if last else settings["inner_gps"]
+    if last and gps and gps > width:
+        raise UserError(
+            f"model.output_gps={gps} is more than the {width} outputs to be mixed; at most {width}"
+        )
+    gps = gps if gps is None or released else min(gps, width)
+    outputs = gps or width
+    asked = settings["num_inducing"]
+    asked = max(1, round(asked * start.num_data)) if asked < 1 else asked  # a share of the training rows
+    M = asked if released else min(asked, start.num_data)
+    if M < asked:
+        start.notes.append(f"layer {i}: {asked} inducing points asked for, {M} rows: M = {M}")
+    scale = math.sqrt(dim_in) if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
+    kernel = _kernel(settings, dim_in, inner=not last)
+    initial = kernel.initial(settings["kernel_variance"], scale, settings["inner_noise"])
+    q_scale = 1.0 if last else settings["inner_q_scale"]
+    start.values |= {f"layer{i}/kernel/{name}": v for name, v in initial.items()}
+    start.values |= {
+        f"layer{i}/Z": start.inducing(M),
+        f"layer{i}/q_mu": np.zeros((outputs, M)),
+        f"layer{i}/q_sqrt": np.tile(np.eye(M), (outputs, 1, 1)) * q_scale,
+    }
+    if last:
+        if gps:
+            start.values[f"layer{i}/P"] = first_guesses.principal_scales(start.Y, gps)
+        return
+    if not settings["inner_noise_trainable"]:
+        start.fixed.add(f"layer{i}/kernel/white/variance")
+    if not settings["inner_variance_trainable"]:
+        start.fixed |= {f"layer{i}/kernel/{name}/variance" for name in kernel.names if name != "white"}
+    kind, W = _mean_function(settings["mean"], start.H, width, released)
+    if kind == "linear":
+        start.values[f"layer{i}/W"] = W
+        start.fixed.add(f"layer{i}/W")
+    if W is not None:
+        start.carry(lambda A: A @ W)
+    if gps:
+        start.values[f"layer{i}/P"] = (
+            _released_mixing(start.X, width, gps) if released else first_guesses.principal_axes(start.H, gps)
+        )
+        if not settings["mixing_trainable"]:
+            start.fixed.add(f"layer{i}/P")
+
+
+def _start_latent(start: Start, i: int, settings: dict, inference: dict) -> None:
+    dim, scale = settings["latent_dim"], settings["latent_scale"]
+    start.values[f"layer{i}/scale"] = np.asarray(float(scale))
+    start.fixed.add(f"layer{i}/scale")
+    if inference["bound"] != "optimal":
+        layer = LatentLayer(start.H.shape[1], dim, inference["latent_q"])
+        data_dim = start.X.shape[1] + start.likelihood.gps(start.Y.shape[1])  # classes enter one-hot
+        initial = layer.initial(start.num_data, data_dim, inference["encoder"], start.rng)
+        if layer.q == "free" and len(start.X) == start.num_data:
+            initial["local/mean"] += first_guesses.residual_scores(start.X, start.Y, dim)
+        start.values |= {f"layer{i}/{name}": value for name, value in initial.items()}
+    start.carry(lambda A: np.hstack([A, scale * start.rng.randn(len(A), dim)]))
+    start.latents += dim
+
+
+def _start_projection(start: Start, i: int, settings: dict) -> None:
+    if settings["projection_dim"] > start.X.shape[1]:
+        raise UserError(
+            f"model.projection_dim={settings['projection_dim']} is more than the {start.X.shape[1]} inputs; "
+            "a projection has at most as many outputs as inputs"
+        )
+    W = first_guesses.principal_axes(start.X, settings["projection_dim"])
+    initial = projection.initial(W, settings["projection_scale"])
+    start.values |= {f"layer{i}/{name}": value for name, value in initial.items()}
+    start.carry(lambda A: A @ W)
+
+
+def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
+    """The static structure that a config and the shapes of its parameters imply."""
+    kinds, layers = cfg["model"]["layers"], []
+    for i in reversed(range(len(kinds))):
+        settings, last = layer_settings(cfg["model"], i), i == len(kinds) - 1
+        if kinds[i] == "lv":
+            q = "amortised" if f"layer{i}/encoder/W0" in values else "free"
+            q = q if q == "amortised" or f"layer{i}/local/mean" in values else "optimal"
+            layers.append(
+                LatentLayer(layers[-1].input_dim - settings["latent_dim"], settings["latent_dim"], q)
+            )
+        elif kinds[i] == "linear":
+            dim_out, dim_in = values[f"layer{i}/projection/mean"].shape
+            layers.append(ProjectionLayer(dim_in, dim_out))
+        else:
+            M, dim_in = values[f"layer{i}/Z"].shape
+            mean = "zero" if last or settings["mean"] == "zero" else "identity"
+            mean = "linear" if f"layer{i}/W" in values else mean
+            mixed = len(values[f"layer{i}/P"]) if f"layer{i}/P" in values else 0
+            kernel = _kernel(settings, dim_in, inner=not last)
+            layers.append(GPLayer(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean, mixed))
+    return DeepGP(tuple(reversed(layers)), likelihoods.from_values(cfg, values))
+
+
+def layer_settings(model: dict, index: int | None) -> dict:
+    """The model's settings with those of one layer on top; what an older config lacks has its default."""
+    return later_defaults("model") | model | model["layer_overrides"].get(str(index), {})
+
+
+def _width(settings: dict, start: Start, released: bool) -> int:
+    """The width asked for, else that of the inputs and the latents so far (released: of the inputs alone)."""
+    if settings["width"]:
+        return int(settings["width"])
+    natural = start.X.shape[1] + (0 if released else start.latents)
+    return min(int(settings["max_width"]), natural) if settings["max_width"] else natural
+
+
+def _kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
+    """The layer's kernel; noise between layers is white noise in the inner kernels."""
+    try:
+        kernel = kernels.parse(settings["kernel"], dim_in, bool(settings["ard"]))
+    except KernelError as error:
+        raise UserError(f"model.kernel={settings['kernel']} {error}") from None
+    return with_white(kernel) if inner and settings["inner_noise"] else kernel
+
+
+def _mean_function(
+    wanted: str, H: np.ndarray, dim_out: int, released: bool = False
+) -> tuple[str, np.ndarray | None]:
+    """Kind of an inner mean function and the map W (None: identity) that carries points to the next layer.
+
+    Identity where the width stays; PCA where it shrinks (released: the first inputs, so that a latent
+    variable, which comes last, is dropped); identity padded with zeros where it grows. Under `zero` the map
+    only places the next layer's inducing inputs.
+    """
+    dim_in = H.shape[1]
+    if wanted == "identity" and dim_in != dim_out:
+        raise UserError(
+            f"model.mean=identity needs equal widths, not {dim_in} and {dim_out}; use auto, pca or zero"
+        )
+    if dim_in == dim_out and wanted != "pca":
+        return "zero" if wanted == "zero" else "identity", None
+    keep = dim_in < dim_out or (released and wanted != "pca")
+    W = np.eye(dim_in, dim_out) if keep else first_guesses.principal_axes(H, dim_out)
+    return "zero" if wanted == "zero" else "linear", W
+
+
+def _released_mixing(X: np.ndarray, width: int, gps: int) -> np.ndarray:
+    """The first columns of V^T of the SVD of X, as the released code takes them: not the principal axes."""
+    Vt = np.linalg.svd(X, full_matrices=False)[2]
+    P = np.zeros((width, gps))
+    P[: len(Vt), : min(gps, X.shape[1])] = Vt[:width, : min(gps, X.shape[1])]
+    return P

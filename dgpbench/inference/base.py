@@ -1,0 +1,296 @@
+"""The seam of inference: a method is a bound, an update, and the fields that configure them.
+
+    Method   one class in one file, named by `inference._target_` of its yaml: its fields, what it refuses,
+             and how it makes the other two
+    Bound    an objective: pure functions of values, data and noise. Every batch bound has the shape
+             weight * sum_n terms_n - penalty
+    Whole    an objective that is one function of everything: networks, collapsed bounds
+    Update   one training step, given an oracle of the objective's value and gradients
+
+Points are columns: X (D, B), Y (P, B). Nothing here imports TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from dgpbench.config.schema import Field
+from dgpbench.inference.lazy import lazy
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
+    from dgpbench.gp import deep_gp
+    from dgpbench.gp.deep_gp import DeepGP
+    from dgpbench.gp.fast import forms
+    from dgpbench.gp.parameters import Constraint
+
+    Values = Mapping[str, tf.Tensor]
+    Gradients = dict[str, tf.Tensor]
+    Pairs = dict[int, tuple[tf.Tensor, tf.Tensor]]
+else:
+    deep_gp, forms = lazy("dgpbench.gp.deep_gp"), lazy("dgpbench.gp.fast.forms")
+
+
+class Numerics(NamedTuple):
+    """How exactly a bound is computed: set by the engine, the same for every bound."""
+
+    jitter: tf.Tensor
+    forms: Sequence[str] | None = None  # of each layer's batch part; None: the one that is always safe
+    batch_dtype: Any = None  # precision of the batch part; None: that of the values
+    natural: Sequence[int] = ()  # layers whose m and S are to have gradients
+    num_data: tf.Tensor | None = None  # N in training; None: q itself is wanted, for prediction
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound of a deep GP. A subclass has `terms` at least; frozen, so that compiled steps are reused.
+
+    `samples` Monte Carlo samples of each term are averaged: `terms` then has S B entries.
+    """
+
+    model: DeepGP
+    samples: int = 1
+    whole: ClassVar[bool] = False
+    evaluations: ClassVar[int] = 2  # of one step that have noise of their own
+    draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
+
+    @property
+    def columns(self) -> int:
+        """Columns that pass through the layers for each row of a minibatch."""
+        return self.samples
+
+    @property
+    def noise_columns(self) -> int:
+        """Standard normals for each row of a minibatch and each of the noise dimensions."""
+        return self.columns
+
+    @property
+    def repeats(self) -> int:
+        """Entries of `terms` for each row."""
+        return self.samples
+
+    @property
+    def noise_dim(self) -> int:
+        return self.model.noise_dim
+
+    @property
+    def input_dim(self) -> int:
+        return self.model.input_dim
+
+    @property
+    def target_dim(self) -> int:
+        return self.model.target_dim
+
+    @property
+    def tallest(self) -> int:
+        """Rows of the tallest array that has a column for each column of the batch: decides chunk sizes."""
+        return max(self.model.layers[i].num_inducing for i in self.model.gps)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether XLA takes the batch part."""
+        return True
+
+    def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """First values of all parameters, from those of a mean-field q: q_mu (P, M), q_sqrt (P, M, M) of each
+        layer. A bound with other parameters keeps q_mu, whose shape tells the structure of a stored run."""
+        return values
+
+    def constraints(self) -> dict[str, Constraint]:
+        """Of the parameters that are not free, by name."""
+        return self.model.constraints()
+
+    def forms(self, batch: int, exact: bool) -> tuple[str, ...] | None:
+        """The cheapest form of each layer's batch part for so many rows (gp/fast/forms.py); `exact`: the
+        batch part is in float64."""
+        model = self.model
+        spread = self.columns if model.latent else self.samples
+        before = batch * self.samples  # columns in front of the first latent layer
+
+        def form(i: int) -> str:
+            if i not in model.gps:
+                return "white"
+            layer, behind = model.layers[i], model.latent and i > model.latent[0]
+            columns = batch * spread if behind else before
+            return forms.cheaper_form(layer.output_dim, layer.num_inducing, columns, exact)
+
+        return tuple(form(i) for i in range(len(model.layers)))
+
+    def prepare(self, values: Values, numerics: Numerics, key=None, rows=None) -> tuple[Any, Pairs]:
+        """The M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`.
+
+        `key` (2,) seeds a bound that draws here; `rows` are the training rows of the batch.
+        """
+        q = self.posterior(values, numerics)
+        return deep_gp.prepare(self.model, values, *numerics_of(numerics, values), rows, numerics.natural, q)
+
+    def posterior(self, values: Values, numerics: Numerics) -> Mapping[int, Any] | None:
+        """gp.preparation.Whitened of each GP layer; None: their own q_mu and q_sqrt."""
+        return None
+
+    def terms(self, prepared: Any, X, Y, noise, start) -> tf.Tensor:
+        """Each column's part of the bound (repeats B,). `start`: place of the first column in the batch."""
+        raise NotImplementedError
+
+    def own_gradient(self) -> Callable | None:
+        """A function (prepared, X, Y, noise, start, weight) -> value, gradient in place of the one that
+        automatic differentiation of the weighted sum of terms gives."""
+        return None
+
+    def penalty(self, values: Values, prepared: Any, numerics: Numerics) -> dict[int, tf.Tensor]:
+        """The part of the bound that no point has, by layer, to be subtracted."""
+        return deep_gp.penalties(self.model, values)
+
+    def moments(self, prepared: Any, X, noise, w=(), K: int = 1, joint: bool = True, repeat: int = 1):
+        """Mean and variance (P, K C) of the last layer's GPs given one sample through the inner layers."""
+        return deep_gp.propagate(self.model, prepared, X, noise, w, K, joint, repeat)
+
+    def checks(self, prepared: Any, X, Y, seed: int) -> tuple[dict[str, dict[str, float]], list[str]]:
+        """Verifications of its own numerics after training, for the record, and notes for the user; X (D, N),
+        Y (P, N) are training rows."""
+        return {}, []
+
+
+def numerics_of(numerics: Numerics, values: Values) -> tuple:
+    """Jitter, forms and precision of the batch part."""
+    dtype = numerics.batch_dtype or next(iter(values.values())).dtype
+    return numerics.jitter, numerics.forms, dtype
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An objective that is one function of its values and a batch, under a plain tape."""
+
+    whole: ClassVar[bool] = True
+    evaluations: ClassVar[int] = 1
+    samples: int = 1
+
+    @property
+    def columns(self) -> int:
+        return self.samples
+
+    noise_columns = repeats = columns
+
+    def constraints(self) -> dict[str, Constraint]:
+        return {}
+
+    def terms(self, values: Values, X, Y, noise) -> tf.Tensor:
+        """Each column's part of the objective; its sum times N / (B S) is maximised."""
+        raise NotImplementedError
+
+
+# ---- one step -------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """Minibatch of a step, in rows: X (B, D), Y (B, P); `rows` (B,) are its training rows."""
+
+    X: tf.Tensor
+    Y: tf.Tensor
+    step: tf.Tensor
+    rows: tf.Tensor | None
+
+
+class Oracle(Protocol):
+    """The objective, as an update asks for it."""
+
+    trainable: list[str]  # parameters that may move
+    raw: dict[str, tf.Variable]  # unconstrained parameters
+    slots: dict[str, tf.Variable]  # state of the update
+    rates: dict[str, tf.Variable]  # numbers that its steps depend on
+    num_data: tf.Variable  # N
+
+    def __call__(
+        self,
+        batch: Batch,
+        names: Sequence[str],
+        natural: Sequence[int] = (),
+        draw: int = 0,
+        replaced: Values | None = None,
+    ) -> tuple[tf.Tensor, Gradients, Pairs]:
+        """The objective at the raw values (`replaced` in their place), its gradient in `names`, and for each
+        `natural` layer the data part of (dL/dm, dL/dS), whose KL is left out. `draw` chooses the noise."""
+
+    def full_batch(self, step) -> Batch:
+        """All training rows."""
+
+    def key(self, batch: Batch, stream: int) -> tf.Tensor:
+        """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """One training step. Frozen: its structure; numbers that may differ between runs are `rates`."""
+
+    rates: ClassVar[tuple[str, ...]] = ()  # names of the numbers that `Method.rates` gives
+    host: ClassVar[bool] = False  # steps are Python, not part of a compiled block (updates/linesearch.py)
+    needs_all_rows: ClassVar[str] = ""  # the setting that takes no minibatches, for the message that says so
+
+    def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the state that a checkpoint keeps, zero at first. `shapes` are the trainable ones."""
+        return {}
+
+    def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, Any]:
+        """Advance raw values and slots in place; the objective, and how often a step was refused."""
+        raise NotImplementedError
+
+    def incomplete(self, steps: int) -> str | None:
+        """Why training that ended after so many steps has no result; None where it has."""
+        return None
+
+    def draws(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, np.ndarray]:
+        """Kept draws of raw parameters (draws, *shape) after so many steps; none: values are the result."""
+        return {}
+
+
+# ---- a method -------------------------------------------------------------------------------------------
+
+
+class Method:
+    """A way to train a GP model. `fields` are its own, beside those of every method (config/schema.py);
+    dotted names are sections.
+
+    Reads no data and imports nothing heavy until `bound` or `update` is called: configs are checked with it.
+    """
+
+    fields: ClassVar[Mapping[str, Field]] = {}
+
+    def __init__(self, cfg: Mapping[str, Any]):
+        self.cfg = cfg
+        self.settings: Mapping[str, Any] = cfg["inference"]
+
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        """Why this method cannot train this model (its config section) with this likelihood, and what fits;
+        None where it can."""
+        return None
+
+    def refuses_network(self, name: str) -> str | None:
+        """The same for a model that is a network."""
+        own = self.settings["name"]
+        return f"inference={own} is for GP models; model={name} is a network: use inference=adam or dsvi"
+
+    def bound(self, model: DeepGP) -> Bound:
+        raise NotImplementedError
+
+    def update(self, bound: Bound) -> Update:
+        raise NotImplementedError
+
+    def rates(self) -> dict[str, float]:
+        """The numbers that the update's `rates` name."""
+        return {}
+
+
+def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
+    """Why a method named `own` that knows GP layers only refuses a model; None where it does not."""
+    others = [kind for kind in model.get("layers", ()) if kind != "gp"]
+    if not others:
+        return None
+    words = {
+        "lv": "latent variables (lv): use inference=vi, iwvi or optimal",
+        "linear": "a linear projection",
+    }
+    return f"inference={own} is for GP layers; model={model['name']} has {words.get(others[0], others[0])}"

@@ -1,0 +1,109 @@
+"""Stochastic gradient Hamiltonian Monte Carlo over the whitened inducing outputs (thesis ch. 6).
+
+The state is v ~ N(0, I) of each layer, u = L v; a layer is its prior conditional given u. Potential
+    U(v) = -sum_l log N(v_l; 0, I) - (N / B) sum_n ell_n,
+with ell_n = E log p(y_n | f_n) over the conditional of the last layer (`expected`, as the thesis writes), or
+log E p(y_n | f_n) (`marginal`, as its released code computes). Steps: updates/sghmc.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dgpbench.config.schema import COUNT, POSITIVE, Field
+from dgpbench.inference.base import Bound, Method, Numerics, Update, gp_layers_only
+from dgpbench.inference.lazy import lazy
+from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
+    from dgpbench.gp import preparation
+    from dgpbench.gp.deep_gp import DeepGP
+else:
+    tf, preparation = lazy("tensorflow"), lazy("dgpbench.gp.preparation")
+
+
+@dataclass(frozen=True)
+class LogJoint(Bound):
+    """log p(y, v), up to a constant: q(u) is a point."""
+
+    marginal: bool = False
+
+    def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The mean-field start without its covariances: v = 0, where the mean functions are the model."""
+        return {name: v for name, v in values.items() if not name.endswith("/q_sqrt")}
+
+    def posterior(self, values, numerics: Numerics) -> Mapping[int, Any]:
+        return {i: preparation.Whitened(values[f"layer{i}/q_mu"]) for i in self.model.gps}
+
+    def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
+        model = self.model
+        Xs, Ys = tf.tile(X, (1, self.samples)), tf.tile(Y, (1, self.samples))
+        mean, var = self.moments(prepared, Xs, noise)
+        p, own = prepared["likelihood"], noise[model.likelihood_rows]
+        if self.marginal:
+            return model.likelihood.log_power(p, mean, var, Ys, 1.0, own)
+        return model.likelihood.variational_expectations(p, mean, var, Ys, own)
+
+    def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
+        """-log N(v; 0, I) of each layer, without its constant."""
+        return {i: 0.5 * tf.reduce_sum(tf.square(values[f"layer{i}/q_mu"])) for i in self.model.gps}
+
+
+class SGHMC(Method):
+    fields = {
+        "potential": Field(str, choices=("expected", "marginal")),
+        "step": POSITIVE,
+        "friction": Field(float, above=0, below=1),
+        "burn_in": COUNT,
+        "thinning": COUNT,
+        "kept": COUNT,
+        "window": COUNT,
+        **ADAM_FIELDS,
+    }
+
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        if reason := gp_layers_only(self.settings["name"], model):
+            return reason
+        if model.get("output_gps"):
+            return (
+                f"model.output_gps={model['output_gps']} makes correlated outputs, and inference=sghmc takes "
+                "each by itself; set model.output_gps=null or use inference=dsvi"
+            )
+        if likelihood == "softmax" and self.settings["potential"] == "marginal":
+            return (
+                "likelihood=softmax has no integral in closed form for inference.potential=marginal; use "
+                "inference.potential=expected or likelihood=robustmax"
+            )
+        burn_in, thinning = self.settings["burn_in"], self.settings["thinning"]
+        steps = self.cfg["budget"]["steps"]
+        if steps is None:
+            return (
+                "inference=sghmc counts its burn-in in steps; set budget.steps, alone or with budget.seconds"
+            )
+        if "layers" in model and steps < burn_in + thinning:
+            return (
+                f"budget.steps={steps} leaves no sample behind inference.burn_in={burn_in} at "
+                f"inference.thinning={thinning}; set budget.steps to at least {burn_in + thinning}, or a "
+                "shorter burn-in"
+            )
+        return None
+
+    def bound(self, model: DeepGP) -> LogJoint:
+        return LogJoint(model, self.settings["samples"], self.settings["potential"] == "marginal")
+
+    def update(self, bound: Bound) -> Update:
+        from dgpbench.inference.updates.sghmc import AdaptiveSGHMC
+
+        names = tuple(f"layer{i}/q_mu" for i in bound.model.gps)
+        settings = self.settings
+        numbers = {name: settings[name] for name in ("burn_in", "thinning", "kept", "window")}
+        return AdaptiveSGHMC(names, **numbers)
+
+    def rates(self) -> dict[str, float]:
+        own = {name: float(self.settings[name]) for name in ("step", "friction")}
+        return adam_rates(self.settings["adam"]) | own

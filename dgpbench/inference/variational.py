@@ -1,0 +1,196 @@
+"""Variational inference with stochastic gradients: DSVI, importance weighting, the optimal q(w); Adam,
+natural gradients, line searches. The default method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dgpbench.config.keys import later_defaults
+from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
+from dgpbench.inference.base import Bound, Method, Update
+
+if TYPE_CHECKING:
+    from dgpbench.gp.deep_gp import DeepGP
+
+PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
+ADAM_FIELDS = {
+    "adam.learning_rate": POSITIVE,
+    "adam.decay": RATE,
+    "adam.decay_steps": COUNT,
+    "adam.staircase": SWITCH,
+}
+
+
+def _one_of(*choices: str) -> Field:
+    return Field(str, choices=choices)
+
+
+class Variational(Method):
+    fields = {
+        "optimiser": _one_of("adam", "gd", "ngd_adam", "ngd_all"),
+        "bound": _one_of("vi", "iwvi", "optimal"),
+        "importance_samples": COUNT,
+        "dreg": SWITCH,
+        "latent_q": _one_of("amortised", "free"),
+        "encoder": Field(list),
+        "quadrature.rule": _one_of("adaptive", "hermite"),
+        "quadrature.nodes": Field(int, low=4),
+        **ADAM_FIELDS,
+        "natgrad.gamma": RATE,
+        "natgrad.gamma_initial": RATE,
+        "natgrad.ramp_steps": Field(int, low=0),
+        "natgrad.parameterisation": _one_of(*PARAMETERISATIONS),
+        "natgrad.step": _one_of("schedule", "linesearch"),
+        "natgrad.direction": _one_of("natural", "gradient", "adam", "lbfgs"),
+        "natgrad.alternate": SWITCH,
+        "natgrad.decay": RATE,
+        "natgrad.decay_steps": COUNT,
+    }
+
+    def __init__(self, cfg: Mapping[str, Any]):
+        super().__init__(cfg)
+        self.settings = later_defaults("inference") | dict(cfg["inference"])
+
+    # ---- what fits -----------------------------------------------------------------------------------
+
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        if (reason := self._encoder() or self._line_search(model)) or "layers" not in model:
+            return reason
+        return self._latents(model) or self._softmax(model, likelihood)
+
+    def _encoder(self) -> str | None:
+        encoder = self.settings["encoder"]
+        if any(type(width) is not int or width < 1 for width in encoder):
+            return (
+                f"inference.encoder={show_value(encoder)} is not allowed; it must be a list of hidden widths "
+                "of at least 1, e.g. [20,20], or []"
+            )
+        return None
+
+    def refuses_network(self, name: str) -> str | None:
+        """A network of ours is trained by Adam on its own bound."""
+        settings = self.settings
+        if settings["optimiser"] != "adam":
+            return (
+                f"model={name} has no natural gradients, inference.optimiser={settings['optimiser']} is not "
+                "possible; use inference=adam or dsvi"
+            )
+        if settings["bound"] != "vi":
+            return (
+                f"model={name} is trained on its own bound, inference.bound={settings['bound']} is not "
+                "possible; use inference=adam or dsvi"
+            )
+        return None
+
+    def _line_search(self, model: Mapping[str, Any]) -> str | None:
+        """A line search moves one q(u) and nothing else."""
+        settings, natgrad = self.settings, self.settings["natgrad"]
+        if natgrad["step"] != "linesearch":
+            if natgrad["direction"] == "natural":
+                return None
+            return (
+                f"inference.natgrad.direction={natgrad['direction']} is a direction of a line search; add "
+                "inference.natgrad.step=linesearch, or choose inference=gd or dsvi"
+            )
+        needs = "inference.natgrad.step=linesearch needs"
+        if settings["optimiser"] != "ngd_adam":
+            return f"{needs} inference.optimiser=ngd_adam; it is {settings['optimiser']}"
+        if settings["hyperparameters"] != "fixed":
+            return f"{needs} inference.hyperparameters=fixed: the search is over q(u) alone"
+        if "layers" in model and model["layers"] != ["gp"]:
+            return f"{needs} one GP layer, model.layers=[gp]; they are {show_value(model['layers'])}"
+        return None
+
+    def _latents(self, model: Mapping[str, Any]) -> str | None:
+        """Which bound fits which layers."""
+        layers, bound = model["layers"], self.settings["bound"]
+        if bound != "vi" and "lv" not in layers:
+            return (
+                f"model.layers={show_value(layers)} has no latent variables: inference.bound={bound} needs "
+                "an lv layer; use vi"
+            )
+        if self.settings["dreg"] and bound != "iwvi":
+            return f"inference.dreg=true is a gradient of iwvi; inference.bound is {bound}"
+        return self._quadrature(layers, model) if bound == "optimal" else None
+
+    def _quadrature(self, layers: list[str], model: Mapping[str, Any]) -> str | None:
+        if layers.count("lv") != 1 or layers[-2] != "lv":
+            return (
+                "inference.bound=optimal integrates over one latent layer right below the last gp, as in "
+                f"[lv,gp]; model.layers is {show_value(layers)}; use inference=iwvi"
+            )
+        own = model.get("layer_overrides", {}).get(str(len(layers) - 2), {})
+        dim = own.get("latent_dim", model["latent_dim"])
+        rule, nodes = self.settings["quadrature"]["rule"], self.settings["quadrature"]["nodes"]
+        most = {"adaptive": 1, "hermite": 2}[rule]
+        if dim > most:
+            return (
+                f"quadrature over {dim}-dimensional latent variables is not possible; the {rule} rule takes "
+                f"model.latent_dim of at most {most}; use inference=vi or iwvi"
+            )
+        if rule == "adaptive" and (nodes % 2 or nodes < 16):
+            return f"inference.quadrature.nodes={nodes} must be even and at least 16 under the adaptive rule"
+        return None
+
+    def _softmax(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        bound = self.settings["bound"]
+        if likelihood != "softmax" or bound == "vi" or "lv" not in model["layers"]:
+            return None
+        return (
+            f"likelihood=softmax is sampled, which inference.bound={bound} cannot take inside its logarithm; "
+            "use inference=vi or likelihood=robustmax"
+        )
+
+    # ---- bound and update ----------------------------------------------------------------------------
+
+    def bound(self, model: DeepGP) -> Bound:
+        from dgpbench.inference.dsvi import VI
+        from dgpbench.inference.iwvi import IWVI
+        from dgpbench.inference.optimal import Optimal
+
+        settings, samples = self.settings, self.settings["samples"]
+        if not model.latent or settings["bound"] == "vi":
+            return VI(model, samples)
+        if settings["bound"] == "optimal":
+            return Optimal(model, samples, **settings["quadrature"])
+        joint = self.cfg["model"].get("compat") != "released"
+        return IWVI(model, samples, settings["importance_samples"], joint, settings["dreg"])
+
+    def update(self, bound: Bound) -> Update:
+        from dgpbench.inference.updates.adam import Adam, GradientAscent
+        from dgpbench.inference.updates.linesearch import LineSearch
+        from dgpbench.inference.updates.natural import NaturalAdam
+
+        natgrad = self.settings["natgrad"]
+        match self.settings["optimiser"]:
+            case "adam":
+                return Adam()
+            case "gd":
+                return GradientAscent()
+            case optimiser:
+                gps = bound.model.gps
+        if natgrad.get("step") == "linesearch":
+            return LineSearch(bound.model, gps[-1], natgrad["parameterisation"], natgrad["direction"])
+        layers = gps if optimiser == "ngd_all" else gps[-1:]
+        return NaturalAdam(bound.model, layers, natgrad["parameterisation"], natgrad["alternate"])
+
+    def rates(self) -> dict[str, float]:
+        ngd = self.settings["natgrad"]
+        return adam_rates(self.settings["adam"]) | {
+            "gamma": float(ngd["gamma"]),
+            "gamma_initial": float(ngd["gamma_initial"]),
+            "gamma_ramp": float(ngd["ramp_steps"]),
+            "gamma_decay": float(ngd["decay"]),
+            "gamma_decay_steps": float(ngd["decay_steps"]),
+        }
+
+
+def adam_rates(adam: Mapping[str, float]) -> dict[str, float]:
+    """The `adam` section of a config as the numbers of updates/adam.py."""
+    return {
+        "learning_rate": float(adam["learning_rate"]),
+        "lr_decay": float(adam["decay"]),
+        "lr_decay_steps": float(adam["decay_steps"]),
+        "lr_staircase": float(adam["staircase"]),
+    }
