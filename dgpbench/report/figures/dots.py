@@ -82,8 +82,9 @@ def _panel(axes, cells, table: Table, theme: dict) -> None:
 def _notes(table: Table) -> tuple[str, ...]:
     better = next(iter(table.cells.values())).place.better
     side = "right" if better == "higher" else "left"
+    whose = "ours: " if any(cell.published for cell in table.cells.values()) else ""
     base = f"; dotted: {table.spec.baseline}" if table.spec.baseline else ""
     return (
         f"dots: mean, whiskers: standard error; to the {side} is better{base}",
-        f"ours: {table.done} of {table.expected} splits done, {table.failed} failed",
+        f"{whose}{table.done} of {table.expected} splits done, {table.failed} failed",
     )
