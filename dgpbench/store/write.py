@@ -31,7 +31,15 @@ LOCK = ".lock"
 LOCK_SECONDS = 30.0  # the lock is held for milliseconds; a stopped holder must not stop the others
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-NO_WRITE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
+NO_WRITE = (
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENOENT,
+    errno.ENAMETOOLONG,
+)
 
 
 def write_unit(

@@ -65,7 +65,7 @@ def _panel(axes, cells, table: Table, theme: dict) -> None:
         series = [("mean", "stderr", 0.0, {"color": ours})]
     for column, error, offset, style in series:
         at = [names.index(name) + offset for name in cells.index]
-        bars = cells[error].fillna(0.0).astype(float)
+        bars = cells[error].astype(float).fillna(0.0)
         axes.errorbar(cells[column].astype(float), at, xerr=bars, fmt="o", ms=4, capsize=2, lw=1, **style)
     base = table.spec.baseline
     for column, colour in (("published", theirs), ("mean", ours)):
