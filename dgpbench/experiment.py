@@ -117,7 +117,7 @@ def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
 
 
 def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:
-    """What will be done, for the user to see before it is."""
+    """Plan of a unit as (name, text) pairs, for the user to see before it runs."""
     inference, budget, protocol = cfg["inference"], cfg["budget"], cfg["protocol"]
     sizes = f"{split.n_train:,} train + {split.n_test:,} test rows, {split.dim} inputs"
     if split.classes:
@@ -153,7 +153,7 @@ def _collector(notes: list[str], reporter):
 
 
 def _with_machine(cfg: dict, model) -> dict:
-    """Under a time budget the machine decides how far a run gets: its device and threads join the key."""
+    """Config with device and threads for its key if the budget is of time: they decide how far it gets."""
     if cfg["budget"]["seconds"] is None:
         return cfg
     return cfg | {"device": describe_device(model), "threads": getattr(model, "threads", None)}
@@ -195,7 +195,7 @@ def _facts(cfg: dict, split: Split, model, key: str) -> dict:
 
 
 def _training(trained) -> dict:
-    """What `fit` returned, as fields of the record: a dataclass or a mapping; anything else tells nothing."""
+    """Fields of the record from the answer of `fit`: a dataclass or a mapping; anything else gives none."""
     facts = asdict(trained) if is_dataclass(trained) else dict(trained) if isinstance(trained, dict) else {}
     return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
 

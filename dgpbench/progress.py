@@ -1,4 +1,4 @@
-"""What a run shows: its plan, a live line, notes, and a small table at the end.
+"""Output of a run: its plan, a live line, notes, and a small table at the end.
 
 The result goes to standard output, everything else to standard error.
 """
@@ -45,7 +45,7 @@ class Reporter(Silent):
         self._line = ""
 
     def plan(self, lines: list[tuple[str, str]]) -> None:
-        """What will be done, as (name, text) pairs."""
+        """Print the plan, given as (name, text) pairs."""
         if self.verbosity < 0:
             return
         width = max((len(name) for name, _ in lines), default=0)

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgpbench.config.kernel_names import FAMILIES
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
-from dgpbench.gp.kernels.names import FAMILIES
 
 SCRIPTS = {
     "bash": """\
@@ -179,7 +179,7 @@ def _overrides(current: str, before: list[str]) -> list[str]:
 
 
 def _values(name: str) -> list[str]:
-    """What a field may be, where that is one of a few names or a switch."""
+    """Values of a field that is one of a few names or a switch; none of other fields."""
     from dgpbench.config.inference import inference_fields
     from dgpbench.config.schema import CLOSED, MODEL, TOP, show_value
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from dgpbench.cli.tables import results_folder
 from dgpbench.errors import UserError
 
-KINDS = ("curves", "predictions", "calibration", "reliability")
+KINDS = ("curves", "predictions", "calibration", "reliability", "layers")
 
 
 def add_parser(subparsers) -> None:
@@ -16,7 +16,8 @@ def add_parser(subparsers) -> None:
         "plot",
         help="draw runs: curves, predictions, calibration",
         description="Draw one run, or those that match: training curves, predicted against observed with "
-        "intervals, over x if there is one input, PIT histogram, reliability of classes. PNG, PDF and CSV.",
+        "intervals, over x if there is one input, PIT histogram, reliability of classes, the layers of a GP "
+        "of one input. PNG, PDF and CSV.",
     )
     parser.add_argument(
         "filters",
@@ -41,15 +42,21 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.report.figures.picture import Nothing
     from dgpbench.report.files import output_folder, save_pictures
     from dgpbench.report.own.choose import choose
+    from dgpbench.report.own.layers import has_layers, layer_pictures
     from dgpbench.report.own.plots import pictures_of_runs
 
     kinds = _kinds(args.kind)
     units = choose(args.filters, results_folder(args))
     output_folder(args.output)
+    pictures, undrawn = [], []
     try:
-        pictures, undrawn = pictures_of_runs(units, kinds)
+        if plain := [kind for kind in kinds if kind != "layers"]:
+            pictures, undrawn = pictures_of_runs(units, plain)
     except Nothing as nothing:
-        raise UserError(f"nothing could be drawn: {nothing}") from None
+        undrawn.append(str(nothing))
+    if "layers" in kinds and (args.kind or (len(units) == 1 and has_layers(units[0].record))):
+        drawn, more = layer_pictures(units)
+        pictures, undrawn = [*pictures, *drawn], [*undrawn, *more]
     if not pictures:
         raise UserError("nothing could be drawn: " + "; ".join(undrawn))
     save_pictures(pictures, undrawn, Path(args.output))

@@ -106,7 +106,7 @@ def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:
 
 
 def _log(place: str) -> str:
-    """Where a sweep has kept what the unit printed, if it has."""
+    """Path of the unit's log if a sweep has kept one, else an empty text."""
     path = Path(place, "log.txt")
     return str(path) if path.is_file() else ""
 

@@ -116,7 +116,7 @@ def _dry_run(plan, states: dict, todo: list[int]) -> int:
 
 
 def _detach(plan, args) -> int:
-    """The same command in a process of its own, its output in the sweep's folder."""
+    """Start the same command in a process of its own, its output in the sweep's folder."""
     command = [sys.executable, "-m", "dgpbench", "sweep", *args.overrides, "--retry", args.retry]
     for folder in args.config_dir:
         command += ["--config-dir", folder]

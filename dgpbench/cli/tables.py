@@ -59,7 +59,7 @@ def add_parser(subparsers) -> None:
 
 
 def add_source_arguments(parser) -> None:
-    """Where records come from; the same for tables, figures and report."""
+    """Add the options that say where records come from, for tables, figures and report."""
     parser.add_argument(
         "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
     )

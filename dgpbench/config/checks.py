@@ -54,7 +54,7 @@ def normalise(cfg: dict) -> dict:
 
 
 def _model(values: dict) -> dict:
-    required = REQUIRED.get(values.get("_target_"), ("_target_", "name"))
+    required = REQUIRED.get(str(values.get("_target_")), ("_target_", "name"))
     model = check_section("model", values, MODEL, required=required)
     if "layers" in model:
         layers = model["layers"]

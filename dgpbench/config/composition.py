@@ -1,10 +1,10 @@
-"""From overrides to a plain, checked config dict. conf/ holds every default; Hydra composes it."""
+"""Composition: overrides in, a plain checked config out. conf/ holds every default; Hydra composes it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dgpbench.config.checks import normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
@@ -45,7 +45,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
 
 
 def deviations(cfg: dict) -> list[str]:
-    """What differs from the experiment the config names: ["budget.steps=10 (experiment: 20000)"]."""
+    """Differences from the experiment the config names: ["budget.steps=10 (experiment: 20000)"]."""
     if not cfg.get("experiment"):
         return []
     reference = compose([f"experiment={cfg['experiment']}"], cfg["paths"].get("config_dirs", ()))
@@ -118,7 +118,7 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
     try:
         with initialize_config_dir(str(folders[0]), version_base="1.3"):
             cfg = hydra_compose("config", overrides=overrides)
-        return OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve)
+        return cast(dict, OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve))
     except MissingMandatoryValue as error:
         raise UserError(f"{error.full_key} needs a value; add {error.full_key}=...") from None
     except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:

@@ -1,4 +1,4 @@
-"""What follows from a protocol and a dataset together, without reading data."""
+"""Splits: how many a dataset has under a protocol, known without reading data."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dgpbench.errors import UserError
 
 
 def own_test(dataset: dict, protocol: dict) -> bool:
-    """Whether the dataset's own train/test division is used."""
-    fixed = protocol["fixed_test"] and protocol["split_rule"] != "published"
+    """True if the dataset's own train/test division is used."""
+    fixed = protocol.get("fixed_test", True) and protocol["split_rule"] != "published"
     return dataset.get("train_rows") is not None and fixed
 
 
 def num_splits(dataset: dict, protocol: dict) -> int:
-    """As many as the protocol says; one of a dataset that has its own test rows (seeds may still vary)."""
+    """Number of splits: the protocol's, or 1 where the dataset has test rows of its own (seeds may vary)."""
     if own_test(dataset, protocol) and protocol["split_rule"] == "shuffle":
         return 1
     return protocol["splits"]

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from dgpbench.config.kernel_names import KernelError, canonical
 from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
-from dgpbench.gp.kernels.names import KernelError, canonical
 
 TASKS = ("regression", "binary", "multiclass")
 SPLIT_RULES = ("shuffle", "published", "fixed_zero")
@@ -68,7 +68,7 @@ class Field:
             value = int(value)
         if type(value) is not self.type:
             raise ValueError
-        if self.type in (int, float):
+        if isinstance(value, int | float) and self.type in (int, float):
             inside = math.isfinite(value) and (self.low is None or value >= self.low)
             inside = inside and (self.above is None or value > self.above)
             inside = inside and (self.high is None or value <= self.high)

@@ -54,7 +54,7 @@ def default_groups() -> list[str]:
 def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path]:
     """Options of a group and the file each stands in, its own or one with many; a file whose name begins with
     an underscore is a part of others and not listed."""
-    found = {}
+    found: dict[str, Path] = {}
     for folder in folders or [conf_dir()]:
         for path in expand.files(group, folder):
             found |= dict.fromkeys(expand.names(path, default_groups()), path)

@@ -37,7 +37,7 @@ def merged(defaults: dict, given: dict) -> dict:
 
 
 def _concerns(cfg: dict, section: str, field: str) -> bool:
-    """Whether the config's model, likelihood or method of inference is one that has this later option."""
+    """True if the config's model, likelihood or method of inference has this later option."""
     given = cfg.get(section)
     if not isinstance(given, dict):
         return False

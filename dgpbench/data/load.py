@@ -62,7 +62,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
 
 
 def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
-    """How the data of an entry are parsed under a protocol."""
+    """Recipe of an entry's data under a protocol."""
     if protocol["split_rule"] == "published":
         return published_recipe(entry, paths)
     return recipe_of(entry, paths, protocol.get("row_number", False))
@@ -136,7 +136,7 @@ def _density(entry: Entry):
 
 
 def _traps_found(entry: Entry, data: Data, train, test, constant: np.ndarray) -> list[str]:
-    """What a look at the numbers shows, said for data that nobody has described in the catalogue."""
+    """Warnings from a look at the numbers, for data that nobody has described in the catalogue."""
     found = []
     if constant.any() and not any("constant" in t for t in entry.traps):
         columns = ", ".join(str(i) for i in np.flatnonzero(constant)[:8])

@@ -1,4 +1,4 @@
-"""What the `data` verbs need, as plain values: list rows, the text of one entry, fetching, verifying."""
+"""Answers to the `data` verbs as plain values: rows of the list, text of one entry, fetching, verifying."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def default_paths(datasets: str | None = None, mirror: str | None = None) -> dic
 
 
 def places(entry: Entry, paths: dict) -> list[str]:
-    """Where a dataset can be had now, in the order of the chain; asks no network."""
+    """Places that have a dataset now, in the order of the chain; asks no network."""
     if entry.kind == "csv":
         return ["your file"]
     folder, mirror = Path(paths["datasets"]) / entry.name, paths.get("mirror")

@@ -60,7 +60,7 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
 
 
 def index_problem(entry: Entry, folder: Path) -> str | None:
-    """What is wrong with the index files of a cached dataset: one sha256 covers all of them in order."""
+    """Problem with the index files of a cached dataset, or None: one sha256 covers all of them in order."""
     try:
         content = b"".join((folder / f.name).read_bytes() for f in _files(entry.published)[1:])
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which rows train and which test: by N and the split index only, never by the model's seed."""
+"""Rows to train and to test: by N and the split index only, never by the model's seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shuffle_rows(n: int, split: int, train_fraction: float = 0.9) -> tuple[np.nd
 def stratified_rows(
     codes: np.ndarray, split: int, train_fraction: float = 0.9
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same shuffle, cut within each class (codes 0 .. C-1, N): shares of the classes are kept.
+    """Rows by the same shuffle, cut within each class (codes 0 .. C-1, N): shares of the classes are kept.
 
     Class c gives floor(fraction n_c) rows to train, and one more in order of the largest remainder until
     int(fraction n) train; each class gives at least one.

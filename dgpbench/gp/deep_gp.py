@@ -11,19 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
 from dgpbench.gp.flow import Flow
-from dgpbench.gp.latent import LatentLayer
-from dgpbench.gp.layer import GPLayer
 from dgpbench.gp.likelihoods.base import Likelihood
 from dgpbench.gp.likelihoods.continuous import Gaussian
 from dgpbench.gp.parameters import Constraint, below, scope
 from dgpbench.gp.preparation import Preparation, Whitened
-from dgpbench.gp.projection import ProjectionLayer
 
-Layer = GPLayer | LatentLayer | ProjectionLayer
+Layer = Any  # GPLayer, LatentLayer or ProjectionLayer: told apart by what they do, not by their type
 Pair = tuple[tf.Tensor, tf.Tensor]
 
 
@@ -134,9 +132,7 @@ def penalties(model: DeepGP, values: Mapping[str, tf.Tensor]) -> dict[int, tf.Te
     return {i: kl for i, kl in each.items() if kl is not None}
 
 
-def walk(
-    model: DeepGP, prepared: dict, X: tf.Tensor, flow: Flow
-) -> Iterator[tuple[Layer, object, tf.Tensor]]:
+def walk(model: DeepGP, prepared: dict, X: tf.Tensor, flow: Flow) -> Iterator[tuple[Layer, Any, tf.Tensor]]:
     """Each layer, its prepared part and a sample of its inputs, from the first layer to the last."""
     H = X
     if flow.repeat > 1 and not (model.layers[0].kind == "gp" and len(model.layers) > 1):

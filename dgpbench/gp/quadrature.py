@@ -27,7 +27,7 @@ def hermite(nodes: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     log_weight = np.log(weight) - 0.5 * math.log(2.0 * math.pi)
     grids = np.meshgrid(*[x] * dim, indexing="ij")
     logs = np.meshgrid(*[log_weight] * dim, indexing="ij")
-    return np.stack([g.ravel() for g in grids]), sum(g.ravel() for g in logs)
+    return np.stack([g.ravel() for g in grids]), np.sum([g.ravel() for g in logs], 0)
 
 
 @lru_cache(maxsize=8)

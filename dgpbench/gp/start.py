@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.keys import later_defaults
 from dgpbench.errors import UserError
 from dgpbench.gp import first_guesses, kernels, likelihoods, projection
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.compose import with_white
-from dgpbench.gp.kernels.names import KernelError
 from dgpbench.gp.latent import LatentLayer
 from dgpbench.gp.layer import GPLayer
 from dgpbench.gp.likelihoods import Gaussian, Likelihood
@@ -125,7 +125,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     if not settings["inner_variance_trainable"]:
         start.fixed |= {f"layer{i}/kernel/{name}/variance" for name in kernel.names if name != "white"}
     kind, W = _mean_function(settings["mean"], start.H, width, released)
-    if kind == "linear":
+    if kind == "linear" and W is not None:
         start.values[f"layer{i}/W"] = W
         start.fixed.add(f"layer{i}/W")
     if W is not None:
@@ -167,7 +167,8 @@ def _start_projection(start: Start, i: int, settings: dict) -> None:
 
 def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
     """The static structure that a config and the shapes of its parameters imply."""
-    kinds, layers = cfg["model"]["layers"], []
+    kinds = cfg["model"]["layers"]
+    layers: list = []
     for i in reversed(range(len(kinds))):
         settings, last = layer_settings(cfg["model"], i), i == len(kinds) - 1
         if kinds[i] == "lv":

@@ -82,10 +82,11 @@ class PowerEP(Bound):
     def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
         if not self.tied:
             return deep_gp.penalties(self.model, values)
-        return {i: self._energy(*self._q(values, i), numerics.num_data) for i in self.model.gps}
+        return {i: self._energy(self._q(values, i), numerics.num_data) for i in self.model.gps}
 
-    def _energy(self, m, L, num_data) -> tf.Tensor:
+    def _energy(self, q: tuple, num_data) -> tf.Tensor:
         """g(prior) - g(q) - sum_n (1 / alpha)(g(cav) - g(q)) of one layer."""
+        m, L = q
         b, root, _ = self._shrinking(L, num_data)
         log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(root)))  # of b I + c S
         white = tf.linalg.triangular_solve(root, m[..., None])

@@ -125,8 +125,16 @@ class Bound:
 
         `key` (2,) seeds a bound that draws here; `rows` are the training rows of the batch.
         """
-        q = self.posterior(values, numerics)
-        return deep_gp.prepare(self.model, values, *numerics_of(numerics, values), rows, numerics.natural, q)
+        return deep_gp.prepare(
+            self.model,
+            values,
+            numerics.jitter,
+            numerics.forms,
+            numerics.batch_dtype or next(iter(values.values())).dtype,
+            rows,
+            numerics.natural,
+            self.posterior(values, numerics),
+        )
 
     def posterior(self, values: Values, numerics: Numerics) -> Mapping[int, Any] | None:
         """gp.preparation.Whitened of each GP layer; None: their own q_mu and q_sqrt."""
@@ -153,12 +161,6 @@ class Bound:
         """Verifications of its own numerics after training, for the record, and notes for the user; X (D, N),
         Y (P, N) are training rows."""
         return {}, []
-
-
-def numerics_of(numerics: Numerics, values: Values) -> tuple:
-    """Jitter, forms and precision of the batch part."""
-    dtype = numerics.batch_dtype or next(iter(values.values())).dtype
-    return numerics.jitter, numerics.forms, dtype
 
 
 @dataclass(frozen=True)

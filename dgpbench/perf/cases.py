@@ -84,7 +84,7 @@ CASES = _standard_cases()
 
 
 def select(names: Sequence[str], known: Sequence[str], what: str) -> list[str]:
-    """Those of `known` that are named, or begin with a word that names none before a hyphen; all without."""
+    """Names in `known` that are given, or begin with a given word before a hyphen; all if none is given."""
     words = [word for name in names for word in name.split(",") if word]
     chosen: list[str] = []
     for word in words:

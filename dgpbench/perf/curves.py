@@ -1,4 +1,4 @@
-"""How well a model predicts after how many seconds of training: the curve of one run.
+"""Curve of one run: how well a model predicts after how many seconds of training.
 
 The engine tells its reporter after every block of steps; what happens in the reporter is not training time.
 There the parameters are taken out and scored on held-out rows, at times that grow geometrically.
@@ -55,7 +55,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Race:
-    """How a curve is measured: for how long, by which clock, on which rows, and until which value."""
+    """Rules of a curve: for how long, by which clock, on which rows, and until which value it is measured."""
 
     seconds: float
     target: float | None = None

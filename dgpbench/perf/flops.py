@@ -69,7 +69,7 @@ def _layer(case: Case, i: int, form: str) -> Flops:
 
 
 def exact(library: str, precision: str) -> bool:
-    """Whether a system is held to the products of `quad` where they are fewer."""
+    """True if a system is held to the products of `quad` where they are fewer."""
     return library == "dgpbench" and precision == "float64"
 
 

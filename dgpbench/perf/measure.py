@@ -31,7 +31,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a measurement is made."""
+    """Settings of a measurement."""
 
     rounds: int = 7
     turn_seconds: float = 0.7

@@ -81,7 +81,7 @@ def median_ms(cell: dict | None) -> float:
 
 
 def ratio(cells: dict, case: str, ours: str, peer: str) -> float:
-    """How many times faster ours is: median of the peer over ours."""
+    """Ratio of step times: median of the peer over ours."""
     return median_ms(cells.get((case, peer))) / median_ms(cells.get((case, ours)))
 
 
@@ -147,7 +147,7 @@ def summary_lines(results: dict) -> list[str]:
 
 
 def _iwvi_lines(results: dict, cells: dict) -> list[str]:
-    """What importance weighting costs: its step over that of plain variational inference, and its limit."""
+    """Cost of importance weighting: its step over that of plain variational inference, and its limit."""
     lines = []
     for precision in ("float64", "mixed"):
         cell = cells.get((IWVI_CASE, f"iwvi-{precision}"))

@@ -119,7 +119,7 @@ class _MallInfo2(ctypes.Structure):
 
 
 def malloc_kept() -> bool | None:
-    """Whether a large buffer lies in the heap, as the settings ask, and not in a mapping of its own.
+    """True if a large buffer lies in the heap, as the settings ask, and not in a mapping of its own.
 
     None where the C library cannot say.
     """

@@ -18,7 +18,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Findings:
-    """What a study found: everything for the JSON file, rows for the csv file, tables to read."""
+    """Findings of a study: everything for the JSON file, rows for the csv file, tables to read."""
 
     numbers: dict
     rows: Sequence[dict]

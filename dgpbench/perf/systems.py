@@ -1,4 +1,4 @@
-"""Who is measured, with which interpreter, and under which settings, the same for all."""
+"""Systems that are measured: their interpreters, and the settings that all of them share."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def facts(results: dict) -> list[str]:
-    """What the numbers were measured on and with."""
+    """Facts about the machine and software behind the numbers."""
     settings, machine = results["settings"], results["machine"]
     peaks = [peak(results, case) for case in results["peak_gflops"]]
     rates = ", ".join(

@@ -1,4 +1,4 @@
-"""From records to cells: a cell holds the records of exactly one config_key, the one its spec composes to."""
+"""Cells of a table: each holds the records of exactly one config_key, the one its spec composes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a renderer gets: lines of entries with their marks, notes, and the numbers behind them as a frame."""
+"""Grids for the renderers: lines of entries with marks, notes, and the numbers behind them as a frame."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Grid:
     hint: str = "--missing lists every command:"  # how to get all that is missing
 
     def textual(self, column: int) -> bool:
-        """Whether a column holds words, to be set to the left."""
+        """True if a column holds words, to be set to the left."""
         entries = [line.entries[column] for line in self.lines]
         empty = all(entry.text == NOTHING for entry in entries)
         return not empty and all(entry.value is None and not entry.count for entry in entries)

@@ -1,4 +1,4 @@
-"""From a results folder to tables."""
+"""Tables of a results folder."""
 
 from __future__ import annotations
 

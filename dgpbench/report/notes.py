@@ -1,4 +1,4 @@
-"""What stands below a table: its rules in words, where ours stand, what failed and why."""
+"""Notes below a table: its rules in words, the state of our runs, failures and their reasons."""
 
 from __future__ import annotations
 

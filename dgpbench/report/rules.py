@@ -29,7 +29,7 @@ def summarise(values: Sequence[float]) -> Summary | None:
 
 
 def overlapping(summaries: Mapping[str, Summary | None], better: str) -> set[str]:
-    """Those whose bars (mean +- standard error) overlap the bar of the best mean. No error counts as 0."""
+    """Columns whose bars (mean +- standard error) overlap that of the best mean. No error counts as 0."""
     sign = 1.0 if better == "higher" else -1.0
     found = {name: s for name, s in summaries.items() if s is not None and not math.isnan(s.mean)}
     if not found:

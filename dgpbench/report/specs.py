@@ -18,8 +18,8 @@ from dgpbench.report.metrics import find_metric
 
 FOLDER = Path(__file__).resolve().parent / "specs"
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
-    "dataset": None,  # option of conf/dataset
-    "experiment": None,  # option of conf/experiment; None where dgpbench has none
+    "dataset": None,  # name of a dataset
+    "experiment": None,  # name of an experiment; None where dgpbench has none
     "overrides": (),  # what the cell changes in the experiment, or in the defaults: [model=dgp2, ...]
     "splits": None,  # how many splits it averages; None for all of the protocol
     "metric": None,
@@ -34,7 +34,7 @@ CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
 
 @dataclass(frozen=True)
 class Place:
-    """What one cell asks for."""
+    """Place of one cell: dataset, experiment, metric and published number it asks for."""
 
     row: str
     column: str
@@ -227,7 +227,7 @@ def _fields(entry: dict) -> dict:
 
 
 def _wanted(shared: dict, row: dict, column: dict) -> dict:
-    """Which published cell this is; none if row and column name none, or one says `published: null`."""
+    """Address of the published cell; None if row and column name none, or one says `published: null`."""
     given = [entry["published"] for entry in (row, column) if "published" in entry]
     if not given or None in given:
         return {}
@@ -245,7 +245,7 @@ def _known(where: str, given: dict, allowed: set[str]) -> None:
 
 
 def _with_variant(spec: Spec, name: str) -> Spec:
-    """The same table with another set of experiments, or another metric of the same records."""
+    """Spec of the same table with another set of experiments, or another metric of the same records."""
     if name not in spec.variants:
         offered = did_you_mean(name, spec.variants) if spec.variants else "; it has none"
         raise UserError(f"table {spec.name} has no variant '{name}'{offered}")

@@ -51,7 +51,7 @@ def side_by_side(table: Table, show: str = "both") -> Grid:
 
 
 def row_head(table: Table) -> str:
-    """What the rows are: datasets, unless they are something else of one dataset."""
+    """Heading of the rows: datasets, unless they are something else of one dataset."""
     return "dataset" if len({place.dataset for place in table.spec.places.values()}) > 1 else ""
 
 
@@ -88,7 +88,7 @@ def ours_entry(table: Table, cell: Cell, ours: Summary | None, bold: bool) -> En
 
 
 def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
-    """Told of a cell on demand: what failed and why, what lacks and how to get it, where it is from."""
+    """Details of a cell, shown on demand: failures, commands for missing splits, provenance."""
     lines = [cell.absent] if cell.absent else []
     lines += [f"split {split} {text}" for split, text in cell.failed.items()]
     if cell.lacking:

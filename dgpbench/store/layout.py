@@ -1,4 +1,4 @@
-"""Where a unit's files lie: results/<dataset>/<model>-<inference>/<protocol>/split<k>-<key8>/."""
+"""Folders of units: results/<dataset>/<model>-<inference>/<protocol>/split<k>-<key8>/."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def unit_folder(results: str | Path, labels: dict, key: str, digits: int = KEY_L
 
 
 def unit_folders(results: str | Path, labels: dict, key: str) -> Iterator[Path]:
-    """Where this unit may be, likeliest first."""
+    """Folders that may be this unit's, likeliest first."""
     return (unit_folder(results, labels, key, digits) for digits in KEY_LENGTHS)
 
 

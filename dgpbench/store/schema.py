@@ -1,4 +1,4 @@
-"""What a record holds. Change it only together with SCHEMA_VERSION and a migration."""
+"""Fields of a record. Change them only together with SCHEMA_VERSION and a migration."""
 
 from __future__ import annotations
 

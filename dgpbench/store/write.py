@@ -203,7 +203,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _clear_errors(results: str | Path) -> Iterator[None]:
-    """What the user can mend (space, permissions) as one line."""
+    """Turn errors that the user can mend (space, permissions) into one line."""
     try:
         yield
     except OSError as error:

@@ -174,7 +174,7 @@ def _stop(number, frame) -> None:
 
 
 def _end_with(parent: int, grace: float) -> None:
-    """When the parent dies: SIGTERM, so that a checkpoint is written, and the end after `grace` seconds."""
+    """End with the parent: SIGTERM, so that a checkpoint is written, and SIGKILL after `grace` seconds."""
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     except (OSError, AttributeError):

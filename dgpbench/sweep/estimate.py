@@ -1,4 +1,4 @@
-"""What a sweep will cost, from the times that records have measured; what was never measured is said so."""
+"""Cost of a sweep, from the times that records have measured; units never measured are counted as such."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be removed from a results folder: leftovers of killed processes, checkpoints of no more use."""
+"""Garbage of a results folder: leftovers of killed processes, checkpoints of no more use."""
 
 from __future__ import annotations
 

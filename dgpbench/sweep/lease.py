@@ -39,7 +39,7 @@ class Lease:
 
 
 def process_start(pid: int) -> str:
-    """When a process started, as its system tells it; empty if there is none (or it is a zombie)."""
+    """Start of a process, as its system tells it; empty if there is none (or it is a zombie)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] in "ZX" else fields[19]
@@ -156,10 +156,11 @@ def _same_job(held: Lease, ours: Lease) -> bool:
 
 @contextmanager
 def _claim(path: Path, held: Lease | None) -> Iterator[bool]:
-    """Whether it is for us to replace or remove the stale lease `held`, while nobody else may.
+    """True while this process alone may replace or remove the stale lease `held`; False if another may.
 
-    Who makes the file that is named after its token has the right; what lies at `path` is looked at once more
-    under it, since another may have had the right before. A claim whose maker died is dropped when it is old.
+    The right belongs to the process that creates a mark file named after the lease's token. With the mark in
+    hand the lease is read again, since an earlier owner of the mark may have replaced it. A mark whose owner
+    died is removed once it is older than STALE.
     """
     mark = path.with_name(f".tmp-claim-{path.stem}-{held.token if held else 'unreadable'}")
     try:

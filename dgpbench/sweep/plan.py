@@ -32,7 +32,7 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep consists of; it does not say what is done: the records do."""
+    """Plan of a sweep: its units and configs. Which of them are done, the records say."""
 
     cwd: str
     command: list[str]
@@ -80,7 +80,7 @@ class Plan:
 
     @cached_property
     def name(self) -> str:
-        """The same units, settings and folder have the same name: a sweep given again is the same sweep."""
+        """Name by units, settings and folder: a sweep given again has the name it had."""
         text = json.dumps([self.cwd, self.configs, self.hashes, self.units], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 

@@ -1,4 +1,4 @@
-"""From overrides in Hydra's sweep syntax to a plan: one composition per combination, then all splits."""
+"""Plans from overrides in Hydra's sweep syntax: one composition per combination, then all splits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs units in child processes of this one and sees to it that each ends in a record.
+"""Pool of child processes that run units; each unit ends in a record.
 
 The same pool serves all launchers: `launcher=local` gives it all units, a SLURM task or a Ray task its few.
 """
@@ -133,7 +133,8 @@ class Pool:
         return None
 
     def _wait_elsewhere(self, since: float) -> bool:
-        """Whether units that others run are still worth waiting for; those let go are taken up."""
+        """Wait a moment for units that other processes run and queue those that were given up; False if there
+        is nothing more to wait for."""
         if not self.elsewhere:
             return False
         states = self.observer.look(list(self.elsewhere))
@@ -221,7 +222,7 @@ class Pool:
         self._discard(slot)
 
     def _once_more(self, slot: Slot, status: str) -> bool:
-        """Whether a unit is tried again, in a fresh process: when it was stopped from outside, or took too
+        """True if a unit is tried again, in a fresh process: when it was stopped from outside, or took too
         much memory where earlier units may have left things behind."""
         index, settings = slot.index, self.plan.settings[self.plan.units[slot.index].config]
         self.attempts[index] += 1

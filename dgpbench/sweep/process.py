@@ -46,7 +46,7 @@ class Child:
             pass  # it has just died, which its exit code will tell
 
     def answers(self) -> list[dict]:
-        """What it has said since the last call; half a line, as a killed child leaves, waits for ever."""
+        """Answers since the last call; half a line, as a killed child leaves, is never given out."""
         while block := self._read():
             self._buffer += block
         *lines, self._buffer = self._buffer.split(b"\n")

@@ -19,7 +19,7 @@ RETRY = ("missing", "failed", "all", "none")
 
 @dataclass(frozen=True)
 class State:
-    """What is known of one unit: a status of its record, or missing, running, stale."""
+    """State of one unit: the status of its record, or missing, running, stale."""
 
     status: str
     reason: str | None = None
@@ -91,7 +91,7 @@ class Observer:
         return sorted(own[0].parent.glob(f"split{self.plan.units[index].split}-*"))
 
     def _belongs(self, record: dict, index: int) -> bool:
-        """Whether the record is of this unit. Under a time budget the key holds the machine too: a record of
+        """True if the record is of this unit. Under a time budget the key holds the machine too: a record of
         any machine counts if its threads are those of the plan, and its device where the plan names one."""
         unit = self.plan.units[index]
         cfg = self.plan.configs[unit.config]
@@ -105,7 +105,7 @@ class Observer:
 
 
 def timed(cfg: dict) -> bool:
-    """Whether device and threads are part of the key."""
+    """True if device and threads are part of the key."""
     return cfg["budget"]["seconds"] is not None and not cfg["model"].get("closed_form")
 
 

@@ -52,7 +52,7 @@ def _names(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def reasons(plan: Plan, states: Mapping[int, State]) -> list[str]:
-    """What failed and why, the commonest reason first, each with an example and its folder."""
+    """Reasons of failures, the commonest first, each with an example and its folder."""
     alike: dict[tuple[str, str], list[int]] = {}
     for index, state in states.items():
         if state.status not in ("done", "missing", "running"):
@@ -69,7 +69,7 @@ def reasons(plan: Plan, states: Mapping[int, State]) -> list[str]:
 
 
 def running(plan: Plan, states: Mapping[int, State]) -> list[str]:
-    """Who runs what, and how far it is."""
+    """Lines of the running units: holder and progress."""
     lines = []
     for index, state in states.items():
         if state.status == "running":

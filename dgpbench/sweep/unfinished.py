@@ -18,7 +18,7 @@ from dgpbench.sweep.state import find_record, timed
 def record_outcome(
     plan: Plan, index: int, status: str, reason: str, seconds: float | None = None, **details
 ) -> Unit:
-    """Store how a unit ended; returns what stands, which is a done record if there was one after all.
+    """Store how a unit ended; returns the record that stands, a done one if there was one after all.
 
     An interrupted unit has written sizes, notes and more itself: those stay, the verdict is ours.
     """
@@ -48,7 +48,7 @@ def record_outcome(
 
 
 def record_lost(plan: Plan, index: int, status: str, reason: str) -> Unit:
-    """The same for a unit whose whole job has gone; its lease goes with it."""
+    """Record the end of a unit whose whole job has gone, and drop its lease."""
     unit = record_outcome(plan, index, status, reason)
     drop_stale(plan.results, plan.units[index].key)
     return unit
@@ -67,7 +67,7 @@ def death(code: int, oom_kills: int) -> tuple[str, str]:
 
 
 def oom_kills() -> int:
-    """How many processes this system has killed for want of memory."""
+    """Number of processes that this system has killed for want of memory."""
     try:
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):

@@ -1,4 +1,4 @@
-"""What a running sweep shows: a live line with rate and time left, and a line for each unit that fails."""
+"""Output of a running sweep: a live line with rate and time left, and a line for each unit that fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIVE_SECONDS = 0.5
 
 
 class Watcher:
-    """Told of each unit's start and end by the pool, or of numbers by the launchers that only look on."""
+    """Watcher of a sweep: the pool tells it of each start and end, launchers that only look on of numbers."""
 
     def __init__(self, plan: Plan, total: int, quiet: bool = False, verbose: bool = False):
         self.plan, self.total, self.quiet, self.verbose = plan, total, quiet, verbose

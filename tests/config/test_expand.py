@@ -139,3 +139,12 @@ def test_bad_files_are_refused_in_one_line(tmp_path, kind, text, message):
     with pytest.raises(UserError, match=message) as error:
         config.compose(["seed=1"], [_write(tmp_path, kind, text)])
     assert "\n" not in str(error.value)
+
+
+def test_a_users_experiment_may_build_on_one_of_a_paper(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    body = "# @package _global_\ndefaults: [dsvi2017_dgp2, {override /model: dgp3}]\nexperiment: mine\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(body)
+    cfg = config.compose(["experiment=mine"], [tmp_path])
+    ours = config.compose(["experiment=dsvi2017_dgp3"])
+    assert cfg["experiment"] == "mine" and config.config_key(cfg, DATA) == config.config_key(ours, DATA)

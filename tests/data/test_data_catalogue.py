@@ -1,8 +1,8 @@
 """The catalogue is complete, consistent and quick to read."""
 
+import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -113,8 +113,9 @@ def test_listing_is_quick_and_imports_nothing_heavy(tmp_path):
         "heavy = {'numpy', 'pandas', 'tensorflow', 'scipy', 'pyarrow'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    start = time.perf_counter()
+    before = os.times()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    after = os.times()
     assert done.returncode == 0, done.stderr
-    assert time.perf_counter() - start < 2.0  # about 0.2 s on an idle machine
+    assert after.children_user - before.children_user < 1.0  # 0.2 s of the processor
     assert "houseelectric" in done.stdout and "2,049,280" in done.stdout

@@ -18,18 +18,23 @@ def folder(tmp_path_factory):
     header = "id,area,rooms,age,price"
     np.savetxt(place / "houses.csv", table, fmt="%.6f", delimiter=",", header=header, comments="")
     docs_page.write(PAGE, place)
-    for arguments in docs_page.commands(PAGE):
-        shown = docs_page.run(arguments, place)
-    assert "houses" in shown
+    shown = [docs_page.run(arguments, place) for arguments in docs_page.commands(PAGE)]
+    assert "houses" in shown[2]
     return place
 
 
 def test_both_ways_have_the_same_numbers(folder):
-    by_path, by_name = docs_page.records(folder)
+    by_path, by_name, _ = docs_page.records(folder)
     assert (by_path["dataset"], by_name["dataset"]) == ("csv", "houses")
     assert by_path["metrics"] == by_name["metrics"]
     assert by_path["data_hash"] == by_name["data_hash"] and by_path["key"] != by_name["key"]
     assert by_name["sizes"] == {"n_train": 54, "n_test": 6, "inputs": 3, "outputs": 1}
+
+
+def test_a_set_of_a_catalogue(folder):
+    record = docs_page.records(folder)[2]
+    assert record["dataset"] == "bonn" and record["sizes"]["inputs"] == 2  # area and rooms
+    assert record["config"]["dataset"]["title"] == "House prices in bonn, 2002"
 
 
 def test_record_equals_direct_computation(folder):

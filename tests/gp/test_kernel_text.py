@@ -7,9 +7,9 @@ import pytest
 
 from dgpbench.cli import main
 from dgpbench.config import compose
+from dgpbench.config.kernel_names import Term, canonical, indices, read
 from dgpbench.errors import UserError
 from dgpbench.gp.kernels import parse
-from dgpbench.gp.kernels.names import Term, canonical, indices, read
 
 UNQUOTED = [
     *("rbf", "matern52+linear+white", "rbf*periodic+linear", "rbf@0:2", "rbf@:2", "rbf@1:+linear", "rbf@0@3"),
@@ -104,6 +104,6 @@ def test_the_command_exits_with_2(override, capsys):
 
 
 def test_the_names_need_no_tensorflow():
-    code = "import sys, dgpbench.gp.kernels.names; print({'tensorflow', 'numpy'} & set(sys.modules))"
+    code = "import sys, dgpbench.config.kernel_names; print({'tensorflow', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "set()\n"

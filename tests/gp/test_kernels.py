@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from dgpbench.config.kernel_names import NAMES
 from dgpbench.gp.kernels import parse
 from dgpbench.gp.kernels.base import Part, column
 from dgpbench.gp.kernels.catalogue import PARTS
 from dgpbench.gp.kernels.compose import Product, with_white
-from dgpbench.gp.kernels.names import NAMES
 from dgpbench.gp.parameters import below, constrain, scope, unconstrain
 
 D, M, B = 3, 7, 11

@@ -118,7 +118,7 @@ def _zip_member(path: Path, member: str) -> Iterator[io.TextIOWrapper]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """What cannot be unpacked is the user's to know, in one line."""
+    """Turn an error of unpacking into one line for the user."""
     try:
         yield
     except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError) as error:

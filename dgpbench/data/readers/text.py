@@ -52,7 +52,7 @@ def text_chunks(
 def line_chunks(
     file: IO[str], path: Path, delimiter: str | None, header: int = 0, usecols: Sequence[int] | None = None
 ) -> Iterator[np.ndarray]:
-    """The same of a text that is open already; `path` is what errors call it."""
+    """Chunks of a text that is open already; errors call it `path`."""
     lines = list(itertools.islice(file, header))
     number, names = len(lines), split_fields(lines[-1], delimiter) if lines else None
     expected, rows = len(names) if names else None, 1024

@@ -79,7 +79,7 @@ def _text(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
 
 
 class Layout(NamedTuple):
-    """How a text file is laid out: lines before the data, columns by number from 0."""
+    """Layout of a text file: lines before the data, columns by number from 0."""
 
     delimiter: str | None
     header: int
@@ -110,7 +110,7 @@ def _first_line(path: Path) -> tuple[str | None, str, int]:
 
 
 def _has_header(fields: list[str], options: dict) -> bool:
-    """Whether the first line names columns: text in it says so, but a class may be text in any line."""
+    """True if the first line names columns: text in it says so, but a class may be text in any line."""
     setting = options["header"]
     if setting in (True, False):
         return setting

@@ -109,7 +109,7 @@ def _receive(response, out, progress: Progress | None) -> str:
 
 
 def copy_file(source: Path, path: Path, sha256: str | None = None) -> str:
-    """The same for a file of a mirror folder."""
+    """Copy a file of a mirror folder, checked in the same way."""
     temporary = temporary_name(path)
     digest = hashlib.sha256()
     try:

@@ -31,11 +31,12 @@ def _times(C: tf.Tensor, A: tf.Tensor, a: str, transpose_b: bool = False) -> tf.
 
 def _sum_of_products(C: tf.Tensor, G: tf.Tensor, out: str) -> tf.Tensor:
     """sum_p C_p G_p (M, M) for symmetric C_p, as one product; `out` as there."""
-    return product(*(tf.reshape(A, (-1, A.shape[2])) for A in (C, G)), out=out, transpose_a=True)
+    left, right = (tf.reshape(A, (-1, A.shape[2])) for A in (C, G))
+    return product(left, right, out=out, transpose_a=True)
 
 
 @tf.custom_gradient
-def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple:
     """L^-1 of K = L L^T, with alpha (P, M) and C (P, M, M) passed through: what the `white` form reads.
 
     Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no
@@ -52,7 +53,7 @@ def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, 
 
 
 @tf.custom_gradient
-def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple:
     """L^-1 of K = L L^T, alpha L^-1 (P, M) and L^-T C L^-1 (P, M, M), C symmetric: what `quad` reads.
 
     Gradients are brought back to whitened coordinates, where the Cholesky asks for what it does above. The
@@ -71,7 +72,7 @@ def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf
 
 
 @tf.custom_gradient
-def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple:
     """`folding` of C = R R^T - I (P, M, M) from R: 5 P + 2 products of M x M where R R^T and `folding`, with
     their gradients, need 7 P.
 

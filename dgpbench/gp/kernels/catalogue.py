@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from dgpbench.config.kernel_names import DEGREES, Term, indices
 from dgpbench.gp.kernels.arccosine import ArcCosine
 from dgpbench.gp.kernels.base import Kernel, Part
 from dgpbench.gp.kernels.compose import Active, Product, Sum
 from dgpbench.gp.kernels.cosine import Cosine
 from dgpbench.gp.kernels.gibbs import Gibbs
 from dgpbench.gp.kernels.linear import Linear, Polynomial
-from dgpbench.gp.kernels.names import DEGREES, Term, indices
 from dgpbench.gp.kernels.periodic import Periodic
 from dgpbench.gp.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 from dgpbench.gp.kernels.white import White

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +16,7 @@ from dgpbench.gp.parameters import below
 class Linear(Part):
     """sum_d variances_d x_d x'_d."""
 
-    positive = ("variances",)
+    positive: ClassVar[tuple[str, ...]] = ("variances",)
 
     def initial(self, variance: float, lengthscale: float, white: float) -> dict[str, np.ndarray]:
         return below(self.name, {"variances": self.each(variance)})

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from dgpbench.config.kernel_names import KernelError
 from dgpbench.gp.kernels.base import Part, Prepared
-from dgpbench.gp.kernels.names import KernelError
 from dgpbench.gp.parameters import below
 
 
@@ -20,9 +20,7 @@ class Wiener(Part):
 
     def __post_init__(self) -> None:
         if self.input_dim != 1:
-            raise KernelError(
-                f"does not fit: wiener takes one input, not {self.input_dim}; choose it: wiener@0"
-            )
+            raise KernelError(f"does not fit: wiener takes one of the {self.input_dim} inputs, e.g. wiener@0")
 
     def initial(self, variance: float, lengthscale: float, white: float) -> dict[str, np.ndarray]:
         return below(self.name, {"variance": np.asarray(variance)})

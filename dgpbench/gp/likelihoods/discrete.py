@@ -23,7 +23,7 @@ class Bernoulli(Likelihood):
     discrete = True
 
     @property
-    def log_concave(self) -> bool:
+    def log_concave(self) -> bool:  # type: ignore[override]  # depends on epsilon here
         return self.epsilon == 0
 
     def log_prob(self, p, F, Y) -> tf.Tensor:

@@ -51,7 +51,8 @@ class NaturalAdam(Update):
         self, oracle: Oracle, pairs: Mapping[int, tuple[tf.Tensor, tf.Tensor]], step: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """The parameters of q(u) after a natural-gradient step, and how often a step was refused."""
-        refused, moved = tf.constant(0), {}
+        refused = tf.constant(0)
+        moved: dict[str, tf.Tensor] = {}
         for i, (g_m, g_S) in pairs.items():
             names = self.model.parameter_names(i)
             m, L = (oracle.raw[name].read_value() for name in names)
@@ -59,9 +60,9 @@ class NaturalAdam(Update):
             lower = tf.linalg.band_part(L, -1, 0)
             last = i == len(self.model.layers) - 1
             if last and self.parameterisation == "natural" and self.model.likelihood.log_concave:
-                new = natgrad.natural_step(m, lower, g_m, g_S, size)
+                mean, root = natgrad.natural_step(m, lower, g_m, g_S, size)
             else:
-                *new, halvings = natgrad.step(self.parameterisation, m, lower, g_m, g_S, size)
+                mean, root, halvings = natgrad.step(self.parameterisation, m, lower, g_m, g_S, size)
                 refused += halvings
-            moved |= dict(zip(names, new, strict=True))
+            moved |= dict(zip(names, (mean, root), strict=True))
         return moved, refused

@@ -45,7 +45,7 @@ class AdaptiveSGHMC(Update):
 
     def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, int]:
         value, gradients, _ = oracle(batch, self.names)
-        moved = {}
+        moved: dict[str, tf.Tensor] = {}
         for stream, name in enumerate(self.names):
             moved |= self._moved(oracle, batch, name, gradients[name], stream)
         value, moved = all_there((value, moved))

@@ -30,7 +30,7 @@ class Kept:
 
 
 def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]:
-    """By dataset, and notes on what was left out. Of each config the lowest split that has draws is taken."""
+    """Draws by dataset, and notes on those left out; of each config its lowest split with draws is taken."""
     found: dict[str, dict[str, Kept]] = {}
     lacking: dict[str, str] = {}
     for unit in sorted(units, key=lambda u: (u.record["dataset"], u.record["split"], u.record["seed"])):
@@ -82,7 +82,7 @@ def _label(record: dict) -> str:
 
 
 def _distinct(runs: list[Kept]) -> list[Kept]:
-    """In the order of the table, then by name; equal labels told apart by their config."""
+    """Curves in the order of the table, then by name; equal labels told apart by their config."""
     order = list(dict.fromkeys(_columns().values()))
     labels = [run.label for run in runs]
     runs = [

@@ -110,7 +110,7 @@ def _check_feasible(ray, plan: Plan) -> None:
 
 
 def _task(path: str, indices: list[int], force: bool) -> None:
-    """What Ray runs: the units in a process of their own, so that Ray's worker outlives whatever they do."""
+    """Run units, as Ray calls it, in a process of their own: Ray's worker outlives whatever they do."""
     import ray
 
     from dgpbench.errors import Interrupted

@@ -1,4 +1,4 @@
-"""What SLURM's own commands say of our jobs. Every call has a time limit, and silence is an answer too."""
+"""Answers of SLURM's own commands about our jobs. Every call has a time limit; no answer is None."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def queue() -> dict[str, Queued] | None:
 
 
 def array_limit() -> int:
-    """How many tasks an array may have here."""
+    """Largest number of tasks that an array may have here."""
     found = re.search(r"^MaxArraySize\s*=\s*(\d+)", call("scontrol", "show", "config") or "", re.M)
     return max(1, int(found[1])) if found and int(found[1]) else DEFAULT_ARRAY
 
