@@ -133,3 +133,37 @@ def test_ticks_of_seconds_are_few_and_round(low, high):
 
 def test_panels_fill_rows_evenly():
     assert [columns_for(n, 4) for n in (1, 4, 5, 6, 8, 9)] == [1, 4, 3, 3, 4, 3]
+
+
+def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
+    """Samples of the last layer have the mean and variance that the model predicts for f, those of the first
+    layer the moments of its conditional."""
+    from dgpbench.config import compose
+    from dgpbench.experiment import run_unit
+    from dgpbench.models.base import create
+    from dgpbench.report.own.layers import _prepared, has_layers, layer_picture, layer_samples
+    from dgpbench.store import read
+
+    paths = [f"paths.results={tmp_path / 'results'}", f"paths.datasets={tmp_path / 'datasets'}"]
+    words = ["dataset=bimodal", "dataset.n=120", "model=dgp2", "model.num_inducing=8", "budget.steps=40"]
+    cfg = compose([*words, *paths, "protocol.draws=20", "engine.xla=false", "precision=float64"])
+    unit, _ = run_unit(cfg)
+    assert has_layers(unit.record)
+    model = create(cfg)
+    model.load_parameters(read.parameters(unit))
+    X = np.linspace(-1, 1, 5)[:, None]
+    first, last = layer_samples(model, X, 20_000, 0)
+    assert first.shape == last.shape == (20_000, 5, 1)
+    layer, batch = model.model.layers[0], _prepared(model)["layer0"]
+    mean, var = (a.numpy()[0] for a in layer.conditional(batch, X.T))
+    error = 5 * np.sqrt(var / 20_000).max()
+    np.testing.assert_allclose(first.mean(0)[:, 0], mean, atol=error)
+    np.testing.assert_allclose(first.var(0)[:, 0], var, rtol=0.06)
+    predicted = model.predict(X, 4000, 1)
+    noise = float(model.values["likelihood/variance"])
+    total = predicted.mixture_sd()[:, 0] ** 2
+    error = 0.05 * np.sqrt(total.max())
+    np.testing.assert_allclose(last.mean(0)[:, 0], predicted.mixture_mean()[:, 0], atol=error)
+    np.testing.assert_allclose(last.var(0)[:, 0] + noise, total, rtol=0.1)
+    picture = layer_picture(unit)
+    assert picture.data.layer.nunique() == 2 and picture.image()[:4] == b"\x89PNG"

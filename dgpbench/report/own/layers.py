@@ -16,6 +16,7 @@ from dgpbench.store.scan import Unit
 POINTS, SAMPLES, SEED = 150, 400, 0
 MOST_OUTPUTS = 3  # of one layer
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+COLUMNS = ("q05", "q25", "q50", "q75", "q95")
 NAMES = {"gp": "GP", "lv": "inputs with latent variable", "linear": "projection"}
 
 
@@ -94,7 +95,7 @@ def _samples_of(unit: Unit) -> tuple[np.ndarray, list[np.ndarray]]:
 def layer_samples(model, X: np.ndarray, samples: int, seed: int) -> list[np.ndarray]:
     """Samples (S, G, width) of the output of each layer of a fitted GPModel at scaled inputs X (G, D).
 
-    Every sample of every point has noise of its own: the bands are those of the marginals.
+    A sample takes the same noise at all points: the bands are those of the marginals, and smooth in x.
     """
     import tensorflow as tf
 
@@ -103,13 +104,15 @@ def layer_samples(model, X: np.ndarray, samples: int, seed: int) -> list[np.ndar
 
     gp, prepared, G = model.model, _prepared(model), len(X)
     rng = np.random.default_rng(seed)
-    noise = tf.constant(rng.standard_normal((gp.noise_dim, samples * G)))
+    noise = tf.constant(rng.standard_normal((gp.noise_dim, samples)).repeat(G, axis=1))
     w = [tf.reshape(noise[gp.noise_rows(i)], (gp.layers[i].dim, 1, -1)) for i in gp.latent]
     columns = tf.constant(np.tile(X.T, (1, samples)))
     steps = list(walk(gp, prepared, columns, Flow(noise, w, jitter=prepared.get("jitter"))))
     layer, batch, H = steps[-1]
     mean, var = layer.conditional(batch, H)
-    last = mean + tf.sqrt(tf.maximum(var, 0.0)) * rng.standard_normal(mean.shape)
+    last = mean + tf.sqrt(tf.maximum(var, 0.0)) * rng.standard_normal((mean.shape[0], samples)).repeat(
+        G, axis=1
+    )
     outputs = [H for _, _, H in steps[1:]] + [last]
     return [out.numpy().reshape(-1, samples, G).transpose(1, 2, 0) for out in outputs]
 
