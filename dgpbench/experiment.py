@@ -96,7 +96,9 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
-    kept |= {"metrics": evaluation.metrics, "details": evaluation.details, "versions": versions()}
+    spent = {k: v for k, v in record["details"].items() if k == "evaluation_seconds"}
+    details = evaluation.details | spent  # of the run, as wall_seconds are
+    kept |= {"metrics": evaluation.metrics, "details": details, "versions": versions()}
     results = unit.path.parents[4]
     return write_unit(results, build_record(cfg, **kept), **_companions(evaluation, model), force=True)
 

@@ -13,6 +13,7 @@ from report_units import plain_unit, plain_units, units, write
 from dgpbench.cli import main
 from dgpbench.errors import UserError
 from dgpbench.report.own import view
+from dgpbench.report.own.columns import columns_grid
 from dgpbench.report.own.fill import compare
 from dgpbench.report.own.latex import render as latex
 from dgpbench.report.own.question import ask
@@ -221,7 +222,7 @@ def test_columns_say_what_they_are():
         [*SGP, "budget.steps=10", "precision=float64"], "boston", [-1.0], training={"seconds": 3.0}
     )
     found[0].record["config"]["tuned"] = "20 trials on validation rows"
-    data = view.columns_grid(compare(words, found)).data.set_index("column")
+    data = columns_grid(compare(words, found)).data.set_index("column")
     assert data.loc["sgp", "settings"] == "budget.steps=10 precision=float64"
     assert (data.loc["sgp", "budget"], data.loc["linear", "budget"]) == ("10 steps", "closed form")
     assert data.loc["sgp", "training s"] == 3.0 and data.loc["sgp", "tuned"] == "20 trials on validation rows"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dgpbench.report.own.columns import columns_grid
 from dgpbench.report.own.fair import marks
 from dgpbench.report.own.fill import Comparison
-from dgpbench.report.own.view import columns_grid, paper_grid
+from dgpbench.report.own.view import paper_grid
 from dgpbench.report.render import latex
 
 

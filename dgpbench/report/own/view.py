@@ -11,12 +11,12 @@ import pandas as pd
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
+from dgpbench.report.own.columns import columns_grid, settings_text, training_seconds
 from dgpbench.report.own.fair import DIFFERENT, budget_text, marks, uneven
 from dgpbench.report.own.fill import Comparison, logarithms
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
 from dgpbench.report.views import SHOWN_LINKS, few
-from dgpbench.store.differences import differences
 
 SHOWN_FAILURES = 12
 BOLD = "bold: error bars overlap those of the best"
@@ -146,17 +146,6 @@ def _seconds_entry(comparison: Comparison, column: str) -> Entry:
     return Entry(f"{spent:.3g}", value=spent) if spent is not None else Entry()
 
 
-def training_seconds(comparison: Comparison, column: str, name: str = "seconds") -> float | None:
-    """Mean over the datasets of the mean training seconds of a column's runs."""
-    means = []
-    for row in comparison.table.spec.rows:
-        done = [u.record for u in comparison.table.cells[row, column].units if u.record["status"] == "done"]
-        spent = [r["training"].get("seconds") if name == "seconds" else r["wall_seconds"] for r in done]
-        spent = [s for s in spent if s is not None]
-        means += [fmean(spent)] if spent else []
-    return fmean(means) if means else None
-
-
 def _lacking(comparison: Comparison) -> list[str]:
     """Columns whose done runs have no such metric, and one that they have."""
     notes = []
@@ -180,49 +169,6 @@ def _failures(table) -> list[str]:
     ]
     more = len(found) - SHOWN_FAILURES
     return [*found[:SHOWN_FAILURES], *([f"and {more} more: dgpbench show --failed"] if more > 0 else [])]
-
-
-def columns_grid(comparison: Comparison) -> Grid:
-    """What each column is: settings that are not the defaults, budget, precision, time, tuning."""
-    spec = comparison.table.spec
-    lines = []
-    for column in spec.columns:
-        config = comparison.configs[spec.rows[0], column]
-        units = [u for row in spec.rows for u in comparison.table.cells[row, column].units]
-        lines.append(
-            {
-                "column": column,
-                "model": config["model"]["name"],
-                "inference": config["inference"]["name"],
-                "protocol": config["protocol"]["name"],
-                "settings": _settings(config),
-                "budget": budget_text(config),
-                "precision": "" if config["model"].get("closed_form") else config["precision"],
-                "training s": training_seconds(comparison, column) or math.nan,
-                "all s": training_seconds(comparison, column, "wall") or math.nan,
-                "tuned": tuned_text([unit.record for unit in units]),
-            }
-        )
-    notes = (
-        "settings: what is not the default; seconds: mean over datasets of the mean over splits, all s with "
-        "loading, compilation and evaluation",
-    )
-    data = pd.DataFrame(lines)
-    data = data[[c for c in data if c in ("column", "settings") or (data[c].astype(str) != "").any()]]
-    formats = {"training s": ".3g", "all s": ".3g"}
-    return plain("What the columns are", data, formats, name="comparison-columns", notes=notes)
-
-
-def _settings(config: dict) -> str:
-    labels = {group: config[group]["name"] for group in ("dataset", "model", "inference", "protocol")}
-    record = {**labels, "config": config, "experiment": config.get("experiment"), "deviations": []}
-    return " ".join(word for word in differences(record) if not word.startswith("dataset."))
-
-
-def tuned_text(records: list[dict]) -> str:
-    """How the settings of these runs were chosen, where their records say so."""
-    found = dict.fromkeys(str(r["config"]["tuned"]) for r in records if r["config"].get("tuned"))
-    return "; ".join(found)
 
 
 def tests_grids(comparison: Comparison) -> list[Grid]:
@@ -284,7 +230,7 @@ def frame(comparison: Comparison) -> pd.DataFrame:
                 "model": config["model"]["name"],
                 "inference": config["inference"]["name"],
                 "protocol": config["protocol"]["name"],
-                "settings": _settings(config),
+                "settings": settings_text(config),
                 "budget": budget_text(config),
                 "precision": config["precision"],
                 "config_key": cell.config_key,
