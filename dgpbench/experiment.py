@@ -67,6 +67,8 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
         with _same_folder():
             trained = model.fit(split, run)
             outcome |= _training(trained)
+            reporter.stop()
+            reporter.note(f"evaluating on {split.n_test:,} test rows")
             evaluation = evaluate_model(model, split, cfg, run.seed, reporter.rows)
             metrics = scores(evaluation, model, split, cfg, run.seed)
         outcome |= _scores(evaluation) | {"metrics": metrics}

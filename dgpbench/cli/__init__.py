@@ -22,6 +22,8 @@ VERBS = {
     "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.cli.show", "finished runs as a table"),
     "predict": ("dgpbench.cli.predict", "predictions of a finished run at new inputs"),
+    "compare": ("dgpbench.cli.compare", "compare models on datasets, from plain runs"),
+    "plot": ("dgpbench.cli.plot", "draw runs: curves, predictions, calibration"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
