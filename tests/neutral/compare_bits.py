@@ -4,7 +4,7 @@
     python tests/neutral/compare_bits.py digests > after.json      (... and the other)
     python tests/neutral/compare_bits.py compare before.json after.json
 
-A digest covers every trained parameter, the last bound and all metrics of a run, on one thread.
+Two digests of each run on one thread: one of every trained parameter and the last bound, one of all metrics.
 Both must be made on one machine with the same TensorFlow. `digests NAME ...` runs some of the cases only.
 """
 
@@ -84,19 +84,34 @@ def digest(words: list[str], folder: Path) -> dict:
     for name, value in sorted(read.parameters(unit).items()):
         total.update(name.encode() + np.ascontiguousarray(value).tobytes())
     bounds = [line[2] for line in record["training"]["trace"][-1:]]
+    total.update(json.dumps(bounds).encode())
     metrics = {k: v for k, v in record["metrics"].items() if "seconds" not in k}
-    total.update(json.dumps([bounds, metrics], sort_keys=True).encode())
-    return {"digest": total.hexdigest()[:16], "bound": bounds, "key": record["key"], "metrics": metrics}
+    scores = hashlib.sha256(json.dumps(metrics, sort_keys=True).encode())
+    digests = {"digest": total.hexdigest()[:16], "scores": scores.hexdigest()[:16], "key": record["key"]}
+    return digests | {"bound": bounds, "metrics": metrics}
 
 
 def main() -> int:
     if sys.argv[1] == "compare":
         before, after = (json.loads(Path(file).read_text()) for file in sys.argv[2:4])
-        differ = [name for name in before if before[name]["digest"] != after.get(name, {}).get("digest")]
-        for name in differ:
-            print(f"{name}:\n  {before[name]}\n  {after.get(name)}")
-        print(f"{len(before) - len(differ)} of {len(before)} runs equal to the last bit")
-        return 1 if differ else 0
+        wrong = 0
+        for what in ("digest", "scores", "key"):
+            differ = [name for name in before if before[name][what] != after.get(name, {}).get(what)]
+            label = {"digest": "parameters and bounds", "scores": "metrics", "key": "keys"}[what]
+            print(
+                f"{label}: {len(before) - len(differ)} of {len(before)} runs equal to the last bit", *differ
+            )
+            wrong += len(differ)
+        pairs = [
+            (name, k, v, after[name]["metrics"].get(k))
+            for name in before
+            for k, v in before[name]["metrics"].items()
+        ]
+        gaps = [
+            (abs(v - w) / (1 + abs(v)), name, k) for name, k, v, w in pairs if v is not None and w is not None
+        ]
+        print("largest relative change of a metric:", *max(gaps))
+        return 1 if wrong else 0
     out = {}
     for name in sys.argv[2:] or CASES:
         with tempfile.TemporaryDirectory() as folder:
