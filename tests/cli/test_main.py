@@ -144,13 +144,9 @@ def test_as_a_process(tmp_path):
 
 
 def test_run_help_lists_groups_options_and_fields():
-    text = dgpbench("run", "--help").stdout
-    for line in (
-        "model=",
-        "Deep GP of three layers.",
-        "model.num_inducing=100",
-        "paths.results=results",
-        "dsvi2017_sgp_shared",
-        "kin8nm",
-    ):
+    topics = ([], ["models"], ["settings"], ["experiments"], ["datasets"])
+    pages = [dgpbench("run", "--help", *topic).stdout for topic in topics]
+    lines = ("model=", "Deep GP of three layers.", "model.num_inducing=100", "dsvi2017_sgp_shared", "kin8nm")
+    for text, line in zip(pages, lines, strict=True):
         assert line in text, line
+    assert "paths.results=results" in pages[2]
