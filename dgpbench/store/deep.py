@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -119,7 +120,7 @@ def _is_reliability(value: Any) -> bool:
     return all(map(_numbers, value.values())) and len({len(column) for column in value.values()}) == 1
 
 
-KNOWN = {
+KNOWN: dict[str, dict[str, Callable[[Any], bool]]] = {
     "training": {"seconds": lambda v: v is None or (is_number(v) and v >= 0), "trace": _is_trace},
     "details": {"pit_histogram": _numbers, "reliability": _is_reliability},
 }

@@ -9,12 +9,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit, packed_lines, parse
 from dgpbench.store.seal import dumps_line
 
-NO_PATHS = {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
+NO_PATHS: dict[str, Any] = {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
 
 
 def export(units: Iterable[Unit], path: str | Path) -> int:

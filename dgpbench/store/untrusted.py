@@ -57,7 +57,7 @@ def parse_json(content: bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except UnicodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise ValueError(f"it is no text in UTF-8 ({error.reason})") from None
     return value
 
