@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from dgpbench.config.schema import TASKS
-from dgpbench.config.tree import options, read_option
+from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")  # a folder in the cache is called like this
@@ -169,9 +171,19 @@ def catalogue() -> dict[str, Entry]:
     return {e.name: e for e in entries}
 
 
-def find(name: str) -> Entry:
-    """The entry of that name, or an error that suggests the nearest names."""
-    entries = catalogue()
+def own_entries(config_dirs: Sequence[str]) -> dict[str, Entry]:
+    """Datasets of the user's own folders by name."""
+    if not config_dirs:
+        return {}
+    from dgpbench.config import compose
+
+    names = options("dataset", config_folders(config_dirs)[1:])
+    return {name: entry_from_config(compose([f"dataset={name}"], config_dirs)["dataset"]) for name in names}
+
+
+def find(name: str, own: Mapping[str, Entry] = MappingProxyType({})) -> Entry:
+    """The entry of that name, or an error that suggests the nearest names; `own` are the user's."""
+    entries = {**catalogue(), **own}
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.5)

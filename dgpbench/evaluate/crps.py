@@ -52,7 +52,7 @@ def difference_of_pairs(mean: np.ndarray, sd: np.ndarray, weights: np.ndarray | 
 
 def _total(values: np.ndarray, w: np.ndarray | None, v: np.ndarray | None) -> np.ndarray:
     """Sum over pairs (first axis), each times the weights w, v of its two components if there are any."""
-    return values.sum(0) if w is None else np.einsum("sm,sm,sm->m", values, w, v)
+    return values.sum(0) if w is None or v is None else np.einsum("sm,sm,sm->m", values, w, v)
 
 
 def crps_draws(ordered: np.ndarray, y: np.ndarray) -> np.ndarray:

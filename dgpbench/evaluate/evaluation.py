@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,7 @@ def evaluate(
     if not len(X):
         raise UserError("the split has no test rows; choose a smaller protocol.train_fraction")
     began, watch = time.perf_counter(), Stopwatch()
-    scorer = SCORERS[split.task](split, protocol, seed, len(X), threads)
+    scorer: Any = SCORERS[split.task](split, protocol, seed, len(X), threads)
     samples = protocol["test_samples"]
     if split.task == "regression":
         size = chunk_rows(samples, protocol["draws"], Y.shape[1])

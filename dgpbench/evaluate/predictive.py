@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dgpbench.evaluate import mixture
+
+Array = Any  # np.ndarray, or None in a kind that has no such array
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,11 @@ class Predictive:
     - probs: probs (N, C), class probabilities.
     """
 
-    mean: np.ndarray | None = None
-    var: np.ndarray | None = None
-    log_weights: np.ndarray | None = None
-    draws: np.ndarray | None = None
-    probs: np.ndarray | None = None
+    mean: Array = None
+    var: Array = None
+    log_weights: Array = None
+    draws: Array = None
+    probs: Array = None
 
     FIELDS: ClassVar[tuple[str, ...]] = ("mean", "var", "log_weights", "draws", "probs")
 
@@ -68,7 +70,7 @@ class Predictive:
         return len(self.probs) if self.probs is not None else self._values.shape[1]
 
     @property
-    def weights(self) -> np.ndarray | None:
+    def weights(self) -> Array:
         """The components' weights (S, N); None where they are equal."""
         return None if self.log_weights is None else np.exp(self.log_weights)
 

@@ -69,11 +69,12 @@ def score(
 
 def _density(predictive: Predictive, Y: np.ndarray, terms: np.ndarray | None, sampled: bool) -> dict:
     """The log density (N,), where there is one, and the components' influence on its mean."""
-    logp, weights = terms, None
-    if terms is None:
-        if predictive.kind != "mixture":
-            return {}
+    if terms is not None:
+        logp, weights = terms, None
+    elif predictive.kind == "mixture":
         logp, weights = mixture.component_logpdf(predictive.mean, predictive.var, Y), predictive.log_weights
+    else:
+        return {}
     out = {"log_density": mixture.log_density(logp, weights)}
     return out | {"influence": mixture.loglik_influence(logp)} if sampled else out
 
@@ -83,15 +84,16 @@ def crps_and_quantiles(
 ) -> tuple[np.ndarray, np.ndarray]:
     """CRPS (m,) at y and quantiles (m, L) of mixtures with mean, sd, weights (S, m): from a grid, and where
     it is not enough from all pairs and by root finding."""
-    by_point = [None if a is None else np.ascontiguousarray(a.T) for a in (mean, sd, weights)]
+    m, s = np.ascontiguousarray(mean.T), np.ascontiguousarray(sd.T)
+    w = None if weights is None else np.ascontiguousarray(weights.T)
     if len(mean) == 1:
-        return crps.crps_mixture(mean, sd, y, weights), mixture_quantiles(*by_point)
-    difference, quantiles = grid.summaries(*by_point, LEVELS)
+        return crps.crps_mixture(mean, sd, y, weights), mixture_quantiles(m, s, w)
+    difference, quantiles = grid.summaries(m, s, w, LEVELS)
     rest = np.isnan(difference)
     if rest.any():
-        part = [None if a is None else a[:, rest] for a in (mean, sd, weights)]
-        difference[rest] = crps.difference_of_pairs(*part)
+        part = None if weights is None else weights[:, rest]
+        difference[rest] = crps.difference_of_pairs(mean[:, rest], sd[:, rest], part)
     rest = np.isnan(quantiles).any(1)
     if rest.any():
-        quantiles[rest] = mixture_quantiles(*(None if a is None else a[rest] for a in by_point))
+        quantiles[rest] = mixture_quantiles(m[rest], s[rest], None if w is None else w[rest])
     return crps.crps_mixture(mean, sd, y, weights, difference), quantiles

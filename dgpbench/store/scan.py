@@ -7,10 +7,11 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
 from dgpbench.store import seal
 from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
@@ -87,13 +88,20 @@ def find_done(results: str | Path, cfg: dict, key: str) -> Unit | None:
 
 
 def scan(
-    results: str | Path, *, reference: bool = True, traces: bool = False, warn: Warn = to_stderr
+    results: str | Path,
+    *,
+    reference: bool | Sequence[Path] = True,
+    traces: bool = False,
+    trials: bool = False,
+    warn: Warn = to_stderr,
 ) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
-    Of several records with one key the first in this order stays: the user's own before reference, done
-    before not done, the latest. Without `traces`, training.trace is left out: of ten thousand records it is
-    most of the memory.
+    `reference` names the folders of reference records; true stands for that of `results`. Of several records
+    with one key the first in this order stays: the user's own before reference, done before not done, the
+    latest. Without `traces`, training.trace is left out: of ten thousand records it is most of the memory.
+    Without `trials`, those of `dgpbench tune` are left out: they have no test metrics and stand beside no
+    others.
     """
     found: dict[str, Unit] = {}
     for unit in scan_own(results, warn, traces):
@@ -102,12 +110,13 @@ def scan(
             unit, other = sorted((found[key], unit), key=_rank, reverse=True)
             warn(f"{other.path} has the same key as {unit.path}; it is left out")
         found[key] = unit
-    if reference:
-        for unit in reference_units(results, warn, traces):
+    folders = [Path(results) / REFERENCE] if reference is True else reference or ()
+    for folder in folders:
+        for unit in packed_units(folder, warn, traces):
             held = found.get(unit.record["key"])
             if held is None or held.record["status"] != "done":
                 found[unit.record["key"]] = unit
-    return list(found.values())
+    return [unit for unit in found.values() if trials or not is_trial(unit.record["config"])]
 
 
 def _rank(unit: Unit) -> tuple:
@@ -149,7 +158,12 @@ def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
 
 def reference_units(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
     """The records that come with the project."""
-    for path in sorted((Path(results) / REFERENCE).glob("*.jsonl.gz")):
+    return packed_units(Path(results) / REFERENCE, warn, traces)
+
+
+def packed_units(folder: Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
+    """The records of all .jsonl.gz files in a folder."""
+    for path in sorted(folder.glob("*.jsonl.gz")):
         bad: list[str] = []
         try:
             for number, line in enumerate(packed_lines(path), 1):

@@ -87,3 +87,18 @@ def test_metric_rows_pair_the_units():
         ("RMSE", "0.5000", "0.0500"),
         ("new", "2.0000", ""),
     ]
+
+
+def test_times_of_training_and_evaluation_are_told_apart():
+    record = {
+        "metrics": {"test_loglik": -1.0},
+        "training": {"seconds": 12.345},
+        "evaluate_seconds": 1.25,
+        "wall_seconds": 15.8,
+    }
+    assert progress.times(record) == "training 12.3 s, evaluation 1.25 s, in all 15.8 s"
+    assert progress.times({"training": {}, "details": {}, "wall_seconds": 0.5}) == "in all 0.5 s"
+    report, out, _ = reporter()
+    report.result(record, "x/record.json")
+    lines = out.getvalue().splitlines()
+    assert lines[-2:] == ["training 12.3 s, evaluation 1.25 s, in all 15.8 s", "record: x/record.json"]

@@ -25,7 +25,7 @@ def show(grid: Grid) -> None:
     for note in grid.notes:
         console.print(Text(f"  {visible(note)}", style="dim"))
     if grid.missing:
-        console.print(Text("  missing (--missing lists every command):"))
+        console.print(Text(f"  missing; {grid.hint}"))
         for line in grid.missing:
             console.print(Text(f"    {visible(line)}"), soft_wrap=True)
     for block in grid.blocks:
