@@ -5,8 +5,11 @@ config -> split -> model -> train -> predict -> metrics -> record; each arrow is
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
@@ -15,15 +18,16 @@ from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import Diverged, Interrupted, UserError, in_user_file
-from dgpbench.evaluate import Evaluation, evaluate
-from dgpbench.machine import describe_device, git_commit, versions
+from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault, in_user_file
+from dgpbench.evaluate import Evaluation, Progress, evaluate
+from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
 from dgpbench.store import read
+from dgpbench.store.disk import plain_arrays
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
-from dgpbench.store.write import ensure_writable, plain_arrays, write_unit
+from dgpbench.store.write import ensure_writable, write_unit
 
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 
@@ -40,11 +44,14 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     split = load_split(cfg, note)
     if is_trial(cfg):
         split = split.on_validation()
+    timed = cfg["budget"]["seconds"] is not None  # the key then needs the model's device and threads
+    if not force and not timed and (done := _done(cfg, split)):
+        return done, True
     model = create(cfg)
     check_task(model, cfg["model"]["name"], split)
     cfg = _with_machine(cfg, model)
     key = run_key(cfg, split.data_hash)
-    if not force and (done := find_done(cfg["paths"]["results"], cfg, key)):
+    if not force and timed and (done := _done(cfg, split)):
         return done, True
     run = _context(cfg, key, note, reporter)
     if force:
@@ -52,15 +59,19 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     facts = _facts(cfg, split, model, key)
     reporter.plan(plan_lines(cfg, split, model, run.seed))
 
+    forget_peak_memory()
     began = time.perf_counter()
     outcome: dict = {"status": "done"}
     companions: dict = {}
     try:
-        trained = model.fit(split, run)
-        outcome |= _training(trained)
-        evaluation = evaluate_model(model, split, cfg, run.seed)
-        metrics = scores(evaluation, model, split, cfg, run.seed)
-        outcome |= {"metrics": metrics, "details": evaluation.details}
+        with _same_folder():
+            trained = model.fit(split, run)
+            outcome |= _training(trained)
+            reporter.stop()
+            reporter.note(f"evaluating on {split.n_test:,} test rows")
+            evaluation = evaluate_model(model, split, cfg, run.seed, reporter.rows)
+            metrics = scores(evaluation, model, split, cfg, run.seed)
+        outcome |= _scores(evaluation) | {"metrics": metrics}
         for text in evaluation.notes:
             note(text)
         if not is_trial(cfg):
@@ -75,15 +86,38 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     except Interrupted as error:
         _write(cfg, facts | {"status": "interrupted", "reason": str(error)}, began, notes, {}, force)
         raise
+    except OSError as error:
+        if error.errno in DISK_FAULTS:
+            raise UserError(disk_fault(error)) from error
+        outcome = _failure(error)
     except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
-        kind = type(error).__name__
-        status = "oom" if kind in OUT_OF_MEMORY else "failed"
-        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}{in_user_file(error)}"
-        outcome = {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+        outcome = _failure(error)
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":
         run.forget()
     return unit, False
+
+
+@contextmanager
+def _same_folder() -> Iterator[None]:
+    """Come back to the current folder, wherever a model goes: relative paths mean what they meant."""
+    here = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+def _failure(error: Exception) -> dict:
+    kind = type(error).__name__
+    status = "oom" if kind in OUT_OF_MEMORY else "failed"
+    reason = f"{kind}: {(str(error).splitlines() or ['no message'])[0]}{in_user_file(error)}"
+    return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+
+
+def _done(cfg: dict, split: Split) -> Unit | None:
+    """The finished unit of a config, found without its model: before TensorFlow is needed."""
+    return find_done(cfg["paths"]["results"], cfg, run_key(cfg, split.data_hash))
 
 
 def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:
@@ -101,10 +135,10 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     metrics = scores(evaluation, model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:
         note(text)
-    kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
+    kept = {k: v for k, v in record.items() if k not in ("finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
-    kept |= {"metrics": metrics, "details": evaluation.details, "versions": versions()}
+    kept |= _scores(evaluation) | {"metrics": metrics, "versions": versions()}
     results, companions = unit.path.parents[4], _companions(evaluation, model, _transform(cfg, split))
     return write_unit(results, build_record(cfg, **kept), **companions, force=True)
 
@@ -124,10 +158,11 @@ def evaluation_protocol(model, cfg: dict) -> dict:
     return protocol
 
 
-def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
+def evaluate_model(model, split: Split, cfg: dict, seed: int, progress: Progress | None = None) -> Evaluation:
     """Scores of a fitted model on the rows its protocol evaluates: test, or validation in a tuning trial."""
     protocol = evaluation_protocol(model, cfg)
-    return evaluate(model.predict, split, protocol, seed, getattr(model, "log_density", None))
+    density, threads = getattr(model, "log_density", None), getattr(model, "threads", None) or 1
+    return evaluate(model.predict, split, protocol, seed, density, threads, progress)
 
 
 def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) -> dict:
@@ -234,6 +269,15 @@ def _training(trained) -> dict:
     return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
 
 
+def _scores(evaluation: Evaluation) -> dict:
+    return {
+        "metrics": evaluation.metrics,
+        "details": evaluation.details,
+        "predict_seconds": evaluation.predict_seconds,
+        "evaluate_seconds": evaluation.seconds,
+    }
+
+
 def _transform(cfg: dict, split: Split) -> Transform:
     return Transform.of(split, input_names(cfg["dataset"]))
 
@@ -247,5 +291,6 @@ def _companions(evaluation: Evaluation, model, transform: Transform) -> dict:
 
 def _write(cfg, fields: dict, began: float, notes: list[str], companions: dict, force: bool) -> Unit:
     fields = fields | {"wall_seconds": time.perf_counter() - began, "notes": notes, "versions": versions()}
+    fields["peak_memory_bytes"] = peak_memory()
     redo = force and fields["status"] == "done"  # a done record gives way to nothing less
     return write_unit(cfg["paths"]["results"], build_record(cfg, **fields), **companions, force=redo)

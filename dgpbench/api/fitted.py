@@ -16,9 +16,9 @@ from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import Diverged, Interrupted
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
-from dgpbench.evaluate.metrics import EXACT_COMPONENTS
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.evaluate.quantiles import mixture_quantiles
+from dgpbench.evaluate.rows import EXACT_COMPONENTS
 from dgpbench.experiment import evaluation_protocol, run_seed
 from dgpbench.models.base import Model, create
 from dgpbench.store import read

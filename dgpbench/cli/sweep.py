@@ -49,6 +49,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.sweep.metrics import print_metrics
     from dgpbench.sweep.planner import make_plan
     from dgpbench.sweep.state import Observer, to_run
     from dgpbench.sweep.table import counts, render
@@ -82,6 +83,7 @@ def main(args: argparse.Namespace) -> int:
             return 0
     states = observer.look()
     print(render(plan, states))
+    print_metrics(states)
     return 0 if all(state.status == "done" for state in states.values()) else 1
 
 

@@ -26,7 +26,7 @@ Note = Callable[[str], None]
 
 def make_plan(overrides: Sequence[str], config_dirs: Sequence[str] = (), *, fetch: bool, note: Note) -> Plan:
     """The units that `overrides` describe. With `fetch`, data that are not here yet are fetched once, now."""
-    axes, splits, seeds = _axes(overrides, config_folders(config_dirs))
+    axes, splits, seeds = axes_of(overrides, config_folders(config_dirs))
     make = composer(axes, config_dirs)
     configs = [
         make([f"{name}={value}" for name, value in zip(axes, values, strict=True)])
@@ -62,7 +62,7 @@ def plan_units(
     return Plan(os.getcwd(), list(command), configs, data, units)
 
 
-def _axes(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list[int] | None, list[int]]:
+def axes_of(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list[int] | None, list[int]]:
     """Values by override name, and those of split (None: all of the protocol) and seed, which need no
     composition."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
