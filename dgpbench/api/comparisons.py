@@ -22,7 +22,7 @@ class Compared:
     comparison: Comparison
 
     def frame(self) -> pd.DataFrame:
-        """One row per dataset and column: mean over splits, standard error, splits done, missing and failed."""
+        """One row per dataset and column: mean over splits, standard error, splits done, missing, failed."""
         import pandas as pd
 
         table, rows = self.comparison.table, []
