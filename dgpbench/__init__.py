@@ -6,6 +6,7 @@
     dgpbench.load(run).predict(X)
     dgpbench.sweep("model=sgp,dgp2", "dataset=energy,concrete")
     dgpbench.results("dataset=energy")
+    dgpbench.compare("model=sgp,dgp2", "dataset=energy,concrete").frame()
     dgpbench.tune("dataset=energy", "inference.adam.learning_rate=log(1e-3,1e-1)", trials=20)
     dgpbench.Regressor(model="dgp2").fit(X, y).predict(X, return_std=True)
 
@@ -16,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dgpbench.api.comparisons import Compared, compare
     from dgpbench.api.estimators import Classifier, Regressor
     from dgpbench.api.fitted import Fitted, Prediction, load
     from dgpbench.api.frame import results
@@ -27,6 +29,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Classifier": "api.estimators",
+    "Compared": "api.comparisons",
     "Fitted": "api.fitted",
     "Prediction": "api.fitted",
     "Regressor": "api.estimators",
@@ -34,6 +37,7 @@ _HOME = {
     "RunFailed": "errors",
     "Study": "tuning.study",
     "UserError": "errors",
+    "compare": "api.comparisons",
     "load": "api.fitted",
     "results": "api.frame",
     "run": "api.runs",
@@ -41,6 +45,7 @@ _HOME = {
 }
 __all__ = [
     "Classifier",
+    "Compared",
     "Fitted",
     "Prediction",
     "Regressor",
@@ -48,6 +53,7 @@ __all__ = [
     "RunFailed",
     "Study",
     "UserError",
+    "compare",
     "load",
     "results",
     "run",

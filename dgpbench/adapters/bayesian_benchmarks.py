@@ -88,7 +88,7 @@ class ClassificationBenchmarkModel:
     ):
         self.K = int(K)
         self.cfg = compose([f"model={model}", f"seed={seed}", *(QUICK if is_test else ()), *overrides])
-        self.cfg["dataset"] = {"name": "arrays", "task": task_of(self.K)}
+        self.cfg = self.cfg | {"dataset": {"name": "arrays", "task": task_of(self.K)}}
         self.notes: list[str] = []
         self.model = None
 

@@ -35,7 +35,7 @@ class _Estimator(BaseEstimator):
 
     def _train(self, X: np.ndarray, Y: np.ndarray, task: str, classes: tuple[str, ...] = ()) -> None:
         cfg = compose([f"model={self.model}", f"seed={self.seed}", *self.overrides])
-        cfg["dataset"] = {"name": "arrays", "task": task}
+        cfg = cfg | {"dataset": {"name": "arrays", "task": task}}
         x_mean, x_std = scale(moments(X), "train")
         y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         if not classes:

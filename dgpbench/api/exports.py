@@ -5,7 +5,6 @@ A Parquet file has the columns of `dgpbench.results` and one more, `record`, wit
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dgpbench.config.schema import show_value
 from dgpbench.errors import UserError
 from dgpbench.store import reference
 from dgpbench.store.scan import Unit, parse
+from dgpbench.store.seal import dumps_line
 
 ENDINGS = (".jsonl.gz", ".parquet")
 RECORD = "record"
@@ -58,7 +58,7 @@ def _parquet(units: Sequence[Unit], path: Path) -> int:
                 None if value is None or value != value else show_value(value) for value in table[name]
             ]
     table["path"] = ""
-    table[RECORD] = [json.dumps(reference.portable(unit.record), allow_nan=False) for unit in units]
+    table[RECORD] = [dumps_line(reference.portable(unit.record)) for unit in units]
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
         pq.write_table(pa.Table.from_pandas(table, preserve_index=False), file, compression="zstd")
@@ -71,7 +71,7 @@ def _read_parquet(path: Path) -> list[Unit]:
 
     try:
         texts = pq.read_table(path, columns=[RECORD]).column(RECORD).to_pylist()
-        return [Unit(parse(text), path) for text in texts]
-    except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        return [Unit(parse(text.encode()), path) for text in texts]
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
         first = (str(error).splitlines() or ["unknown"])[0]
         raise UserError(f"{path} was not written by `show --export`, or is damaged ({first})") from None

@@ -115,27 +115,15 @@ def _run(args: argparse.Namespace, results: Path) -> None:
 
 
 def _print(comparison, name: str) -> None:
-    from dgpbench.report.own import view
-
     if name == "terminal":
+        from dgpbench.report.own import view
         from dgpbench.report.render.terminal import show
 
         for i, grid in enumerate(view.grids(comparison)):
             if i:
                 print()
             show(grid)
-    elif name == "latex":
-        from dgpbench.report.own.latex import render
-
-        sys.stdout.write(render(comparison))
-    elif name == "html":
-        from dgpbench.report.page.frame import standalone
-        from dgpbench.report.render.html import render as fragment
-
-        grids = view.grids(comparison)
-        sys.stdout.write(standalone(comparison.metric.title, "".join(map(fragment, grids))))
     else:
-        from dgpbench.report.render import render
+        from dgpbench.report.own.output import render
 
-        grids = view.grids(comparison)
-        sys.stdout.write("\n".join(render(grid, name) for grid in (grids[:1] if name == "csv" else grids)))
+        sys.stdout.write(render(comparison, name))

@@ -20,6 +20,7 @@ LOCK = ".lock"
 LOCK_SECONDS = 30.0  # the lock is held for milliseconds; a stopped holder must not stop the others
 NO_WRITE = (
     *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    errno.ENOENT,
     *(errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP),
 )
 

@@ -151,8 +151,8 @@ def refit(study: Study, config_dirs: Sequence[str | Path], run: Complete) -> Stu
     for split in study.splits:
         cfg = compose([*study.space.fixed, *study.best(split)], config_dirs)
         names, count = ", ".join(study.space.names), len(study.ranked(split))
-        cfg["tuned"] = f"{names}: best of {count} by validation log-likelihood"
-        cfg["protocol"]["validation"] = 0.0
+        text = f"{names}: best of {count} by validation log-likelihood"
+        cfg = cfg | {"tuned": text, "protocol": cfg["protocol"] | {"validation": 0.0}}
         jobs.append((cfg, [split], [cfg["seed"]]))
     plan = plan_units(["tune", *study.space.fixed], jobs)
     units = run(plan)
@@ -176,5 +176,5 @@ def trial_config(space: Space, values: Values, config_dirs: Sequence[str | Path]
     held_out = [] if given else [f"protocol.validation={VALIDATION}"]
     chosen = [*space.fixed, *held_out, *space.overrides(values), "protocol.evaluate=validation"]
     cfg = compose(chosen, config_dirs)
-    cfg["protocol"]["name"] += "-tune"  # a label: trials lie in folders of their own
-    return cfg
+    label = f"{cfg['protocol']['name']}-tune"  # trials lie in folders of their own
+    return cfg | {"protocol": cfg["protocol"] | {"name": label}}

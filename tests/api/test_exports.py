@@ -27,12 +27,12 @@ def place(tmp_path, monkeypatch):
 def test_what_is_exported_is_taken_in_elsewhere(place, capsys, name):
     assert cli.main(["show", "--export", name]) == 0
     capsys.readouterr()
-    assert cli.main(["merge", name, "--results", "elsewhere"]) == 0
+    assert cli.main(["merge", name, "--results", "elsewhere", "--allow", "own_ridge.Ridge"]) == 0
     assert capsys.readouterr().out == "3 taken in\n"
     ours = dgpbench.results().sort_values("key").reset_index(drop=True)
     theirs = dgpbench.results(folder="elsewhere").sort_values("key").reset_index(drop=True)
     pd.testing.assert_frame_equal(ours.drop(columns="path"), theirs.drop(columns="path"))
-    assert cli.main(["merge", name, "--results", "elsewhere"]) == 0
+    assert cli.main(["merge", name, "--results", "elsewhere", "--allow", "own_ridge.Ridge"]) == 0
     assert capsys.readouterr().out in ("3 here already\n", "2 here already, 1 taken in\n")
 
 

@@ -176,3 +176,17 @@ def test_load_takes_a_unit_as_sweeps_and_scans_have_it(place):
     write_csv(place / "own.csv", regression())
     run = dgpbench.run(*CSV, "dataset.target=y", "model=linear")
     assert dgpbench.load(Unit(run.record, run.path)).config == run.config
+
+
+def test_compare_is_the_mean_of_the_records(place):
+    write_csv(place / "own.csv", regression())
+    words = (*CSV, "dataset.target=y", "model=linear,knn", "split=0,1")
+    found = dgpbench.compare(*words, metric="test_rmse", run=True)
+    table = found.frame().set_index("column")
+    for model, group in dgpbench.results().groupby("model"):
+        assert table.loc[model, "mean"] == pytest.approx(group.test_rmse.mean(), rel=1e-12)
+        assert table.loc[model, "se"] == pytest.approx(group.test_rmse.std() / np.sqrt(2), rel=1e-12)
+    assert (table.done == 2).all() and (table.failed == 0).all()
+    assert "linear" in found.text("markdown") and "toprule" in found.text("latex")
+    with pytest.raises(dgpbench.UserError, match="no format 'pdf'"):
+        found.text("pdf")

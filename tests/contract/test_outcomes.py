@@ -15,8 +15,8 @@ def stub(folder, name):
 
 
 OUTCOMES = {
-    "Failing": ("failed", "RuntimeError: no luck today"),
-    "OutOfMemory": ("oom", "MemoryError: too large"),
+    "Failing": ("failed", "RuntimeError: no luck today (stub_models.py, line 30, in fit)"),
+    "OutOfMemory": ("oom", "MemoryError: too large (stub_models.py, line 35, in fit)"),
     "Diverging": ("diverged", "the bound is not finite"),
     "NotANumber": ("diverged", "predictive mean is not finite in 8 of 8 entries (test rows 0 to 3)"),
     "NegativeVariance": (
@@ -88,7 +88,8 @@ def test_what_the_user_can_mend_is_raised(name, tmp_path):
 
 
 def test_an_error_in_a_constructor_is_not_called_an_import_error(tmp_path):
-    with pytest.raises(AttributeError, match="no_such_method"):
+    words = r"cannot be built: AttributeError: .*no_such_method. \(stub_models.py, line 88, in __init__\)"
+    with pytest.raises(UserError, match=words):
         run_unit(stub(tmp_path, "Broken"))
 
 

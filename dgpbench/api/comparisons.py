@@ -1,0 +1,76 @@
+"""`dgpbench compare` from Python: a fair table of plain runs, as a DataFrame or as text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgpbench.report.own.fill import DEFAULT_METRIC, Comparison
+from dgpbench.report.own.fill import compare as fill
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison: `frame()` for pandas, `text("markdown")`, latex, csv or html for people."""
+
+    comparison: Comparison
+
+    def frame(self) -> pd.DataFrame:
+        """One row per dataset and column: mean over splits, standard error, splits done, missing, failed."""
+        import pandas as pd
+
+        table, rows = self.comparison.table, []
+        for (dataset, column), cell in table.cells.items():
+            ours = table.ours(dataset, column)
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "column": column,
+                    "metric": self.comparison.metric.name,
+                    "mean": None if ours is None else ours.mean,
+                    "se": None if ours is None else ours.error,
+                    "done": len(cell.values),
+                    "missing": len(cell.missing),
+                    "failed": len(cell.failed),
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def text(self, format: str = "markdown") -> str:
+        """The tables with ranks, tests and what is missing, as `dgpbench compare --format` prints them."""
+        from dgpbench.report.own.output import render
+
+        return render(self.comparison, format)
+
+
+def compare(
+    *overrides: str,
+    metric: str = DEFAULT_METRIC,
+    against: str | None = None,
+    run: bool = False,
+    config_dirs: Sequence[str | Path] = (),
+    folder: str | Path | None = None,
+    reference: bool = False,
+) -> Compared:
+    """Models by datasets from the records of a results folder ("model=sgp,dgp2", "dataset=boston,energy").
+
+    With `run`, what is missing is run first, as a sweep. Columns that are not comparable raise UserError.
+    """
+    from dgpbench.store.scan import scan
+
+    where = [f"paths.results={folder}"] if folder is not None else []
+    dirs = [str(given) for given in config_dirs]
+    if run:
+        from dgpbench.api.runs import sweep
+
+        sweep(*overrides, *where, config_dirs=dirs)
+    place = Path(folder or os.environ.get("DGPBENCH_RESULTS") or "results").expanduser()
+    units = scan(place, reference=reference)
+    found = fill(overrides, units, metric=metric, config_dirs=dirs, against=against, more=where)
+    return Compared(found)
