@@ -57,11 +57,12 @@ def recall(overrides: Sequence[str], folders: Sequence[Path]) -> dict | None:
 def remember(overrides: Sequence[str], folders: Sequence[Path], cfg: dict) -> None:
     """Keep a config; written when the process ends."""
     path = _file(tuple(folders))
-    if path is None or json.loads(json.dumps(cfg)) != cfg:  # keys that are numbers would come back as text
+    copy = json.loads(json.dumps(cfg))  # whoever asked for the config may go on to change it
+    if path is None or copy != cfg:  # keys that are numbers would come back as text
         return
     if not _new:
         atexit.register(flush)
-    _new.setdefault(path, {})[_name(path, overrides)] = cfg
+    _new.setdefault(path, {})[_name(path, overrides)] = copy
 
 
 def flush() -> None:

@@ -46,7 +46,7 @@ def plan_units(
     """The plan of `jobs`, each a config with its splits and seeds. `command` is for people to read."""
     planned: dict[str, Planned] = {}
     hashes: dict[str, str] = {}
-    configs = [cfg for cfg, _, _ in jobs]
+    configs = [dict(cfg) for cfg, _, _ in jobs]  # their threads are set below; what was composed stays
     data = [_data_hash(cfg, hashes, fetch, note) for cfg in configs]
     repeated = 0
     for number, ((cfg, splits, seeds), data_hash) in enumerate(zip(jobs, data, strict=True)):
