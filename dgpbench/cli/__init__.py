@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dgpbench import __version__
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.errors import Interrupted, UserError
+from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 
 # Each verb's module has add_parser(subparsers) and main(args) -> exit code.
 VERBS = {
@@ -28,6 +28,7 @@ VERBS = {
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
     "repro": ("dgpbench.cli.repro", "run the cells of the published tables, cheapest first"),
     "merge": ("dgpbench.cli.merge", "take in results from another machine"),
+    "verify": ("dgpbench.cli.verify", "check all results: schema, keys, checksums, metrics"),
     "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
     "perf": ("dgpbench.cli.perf", "measure training steps beside GPflow, GPflux and GPyTorch"),
@@ -36,7 +37,10 @@ VERBS = {
 }
 COMPLETE = "_complete"
 WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
-FILE_ERRORS = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.ENOTDIR)
+FILE_ERRORS = (
+    *DISK_FAULTS,
+    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -47,11 +51,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> None:
+    if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
+        from dgpbench.cli.supervise import supervised
+
+        sys.exit(supervised(sys.argv[2:], main))
     sys.exit(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 or 143 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what the terminal has no letter for is written out
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except UserError as error:
@@ -66,12 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in FILE_ERRORS:
             raise
-        where = f": {error.filename}" if error.filename else ""
-        return _fail(
-            f"{error.strerror}{where}; free space or name another folder with paths.results=DIR "
-            "or paths.datasets=DIR",
-            2,
-        )
+        return _fail(disk_fault(error), 2)
 
 
 def _fail(message: str, code: int) -> int:
@@ -124,7 +130,7 @@ def _overview() -> str:
             "commands:",
             *lines,
             "",
-            "  dgpbench run model=dgp3 dataset=kin8nm    one run; `dgpbench run --help` lists all settings",
+            "  dgpbench run model=dgp3 dataset=kin8nm    one run; more with `dgpbench run --help`",
             "  dgpbench COMMAND --help                   more about a command",
             "  dgpbench --version",
         ]

@@ -46,7 +46,7 @@ complete -c dgpbench -f -a '(__dgpbench)'
 }
 FLAGS = {
     "run": ("--force", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
-    "rescore": ("--results", "--quiet", "--help"),
+    "rescore": ("--results", "--allow", "--quiet", "--help"),
     "tables": (
         "--compare",
         "--show",
@@ -89,6 +89,7 @@ FLAGS = {
         "--help",
     ),
     "figures": ("--output", "--list", "--results", "--no-reference", "--help"),
+    "verify": ("--results", "--no-reference", "--help"),
     "report": ("--output", "--results", "--no-reference", "--help"),
     "sweep": ("--retry", "--dry-run", "--detach", "--config-dir", "--verbose", "--quiet", "--help"),
     "repro": (

@@ -18,7 +18,7 @@ def load_class(setting: str, target: str) -> type:
     """The class `module.Class` that a setting names; the module may lie in the current folder."""
     module_name, _, class_name = target.rpartition(".")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # a model in the current folder
+        sys.path.append("")  # a model in the current folder, which stands in for nothing else
     try:
         return getattr(import_module(module_name), class_name)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:

@@ -97,7 +97,7 @@ def _scaled(
         x_mean, x_std = np.zeros(data.X.shape[1]), np.full(data.X.shape[1], float(entry.pixel_max))
         constant = np.zeros(data.X.shape[1], dtype=bool)  # divided like the others: nothing to tell
     else:
-        found = moments(data.X, scaled_by)
+        found = moments(data.X, scaled_by, "input")
         (x_mean, x_std), constant = scale(found, scaling), found.constant
     y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
     if not classes:
@@ -141,6 +141,9 @@ def _traps_found(entry: Entry, data: Data, train, test, constant: np.ndarray) ->
     if constant.any() and not any("constant" in t for t in entry.traps):
         columns = ", ".join(str(i) for i in np.flatnonzero(constant)[:8])
         found.append(f"input {columns} is constant in the rows used for scaling; it is mapped to zero")
+    few = entry.task == "regression" and len(train) <= _INSPECT_VALUES
+    if few and (data.Y[train] == data.Y[train[:1]]).all():
+        found.append("the target has one value only in the training rows: there is nothing to learn")
     if entry.kind != "csv" or data.X.size > _INSPECT_VALUES:
         return found
     X, Y = np.asarray(data.X), np.asarray(data.Y)

@@ -16,6 +16,7 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.metrics import find_metric
 
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in a tenth of the time, where it is built
 FOLDER = Path(__file__).resolve().parent / "specs"
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
     "dataset": None,  # name of a dataset
@@ -129,7 +130,7 @@ def load(name: str, variants: Sequence[str] = (), config_dirs: Sequence[str] = (
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else _packaged(name)
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), LOADER)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"cannot read the table {path}: {' '.join(str(error).split())}") from None
     spec = parse(path.stem, tree)

@@ -7,8 +7,10 @@ import io
 import json
 import sys
 
+from dgpbench.plain_text import csv_value, markdown, visible
 from dgpbench.store.summary import Mean
 
+LONGEST = 500  # characters of a cell
 SPACE = 2  # between columns
 MOVED = ("inference", "protocol", "seed")  # said above a narrow table where all rows have the same
 BELOW = "place"  # paths stand below a narrow table, one to a line
@@ -20,10 +22,12 @@ def mean_of(value: object) -> object:
 
 def cell_text(value: object) -> str:
     if isinstance(value, Mean):
-        return f"{value.mean:.4g}" + (f" ({value.error:.2g})" if value.error is not None else "")
+        error = f" ({value.error:.2g})" if value.error is not None else ""
+        lacking = f" [{value.n} of {value.of}]" if value.n < value.of else ""
+        return f"{value.mean:.4g}{error}{lacking}"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "" if value is None else str(value)
+    return "" if value is None else visible(str(value), LONGEST)
 
 
 def _columns(rows: list[dict]) -> list[str]:
@@ -82,17 +86,17 @@ def _least(rows: list[dict], columns: list[str]) -> int:
 def print_markdown(rows: list[dict]) -> None:
     columns = _columns(rows)
     lines = [columns, ["---"] * len(columns)]
-    lines += [[cell_text(row[c]).replace("|", "\\|").replace("\n", " ") for c in columns] for row in rows]
+    lines += [[markdown(cell_text(row[c])) for c in columns] for row in rows]
     print("\n".join("| " + " | ".join(line) + " |" for line in lines if line))
 
 
 def _flat(row: dict) -> dict:
-    """Means as separate columns: value and standard error."""
+    """Means as separate columns: value, standard error and number of values."""
     out = {}
     for name, value in row.items():
         out[name] = mean_of(value)
         if isinstance(value, Mean):
-            out[f"{name}_se"] = value.error
+            out |= {f"{name}_se": value.error, f"{name}_n": value.n}
     return out
 
 
@@ -102,7 +106,7 @@ def print_csv(rows: list[dict]) -> None:
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(flat)
+    writer.writerows({name: csv_value(value) for name, value in row.items()} for row in flat)
     sys.stdout.write(out.getvalue())
 
 

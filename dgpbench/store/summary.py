@@ -16,18 +16,20 @@ NAMES = ("dataset", "model", "inference", "protocol")
 
 
 class Mean(NamedTuple):
-    """Mean over n values with its standard error (None for one value)."""
+    """Mean over n of `of` values, those that there are, with its standard error (None for one value)."""
 
     mean: float
     error: float | None
     n: int
+    of: int
 
 
-def average(values: Sequence[float]) -> Mean | None:
-    if not values:
+def average(values: Sequence[float | None]) -> Mean | None:
+    found = [value for value in values if value is not None]
+    if not found:
         return None
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Mean(fmean(values), error, len(values))
+    error = stdev(found) / math.sqrt(len(found)) if len(found) > 1 else None
+    return Mean(fmean(found), error, len(found), len(values))
 
 
 def training_seconds(record: dict) -> float | None:
@@ -75,7 +77,7 @@ def per_config(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Seque
         others = Counter(r["status"] for r in records if r["status"] != "done")
         row["not_done"] = ", ".join(f"{count} {status}" for status, count in sorted(others.items()))
         for name in metrics:
-            row[name] = average([v for r in done if (v := r["metrics"].get(name)) is not None])
+            row[name] = average([r["metrics"].get(name) for r in done])
         row["train_seconds"] = _mean([training_seconds(r) for r in done])
         row["seconds"] = _mean([r["wall_seconds"] for r in done])
         row["config_key"] = key[:8]

@@ -100,7 +100,7 @@ REFUSED = {
     "model.num_inducin=5": "unknown key 'model.num_inducin'; did you mean 'model.num_inducing'?",
     "num_inducing=5": "unknown key 'num_inducing'; did you mean 'model.num_inducing'?",
     "dataset=kin8mn": "unknown dataset 'kin8mn'; did you mean 'kin8nm'? (`dgpbench data list` lists all)",
-    "model=dpg2": "unknown model 'dpg2'; did you mean 'dgp2'? (`dgpbench run --help` lists",
+    "model=dpg2": "unknown model 'dpg2'; did you mean 'dgp2'? (`dgpbench run --help model` lists",
     "experiment=dsvi2017_dgp9": "unknown experiment 'dsvi2017_dgp9'; did you mean 'dsvi2017_dgp5'?",
     "model=_gp": "unknown model '_gp'",
     "model.num_inducing=-3": "model.num_inducing=-3 is not allowed; model.num_inducing must be",

@@ -147,7 +147,7 @@ def test_corrupt_old_and_duplicated_records_are_named_and_the_rest_stands(tmp_pa
     broken = write(tmp_path, record(GP, "energy", 1, {"test_loglik": -2.0}))
     broken.write_text(broken.read_text()[:300])
     old = write(tmp_path, record(GP, "energy", 2, {"test_loglik": -3.0}))
-    old.write_text(old.read_text().replace('"schema": 1', '"schema": 0'))
+    old.write_text(old.read_text().replace('"schema": 2', '"schema": 0'))
     twin = good.parent.with_name("split0-twin") / good.name
     twin.parent.mkdir()
     twin.write_text(good.read_text())

@@ -11,7 +11,7 @@ import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.readers.text import open_text, split_fields, text_chunks
+from dgpbench.data.readers.text import DECIMAL_COMMA, bounded_lines, open_text, split_fields, text_chunks
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
@@ -69,8 +69,9 @@ def _text(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
     """Blocks (X, Y); the target is in `codes` (N, 1) already where it holds classes."""
     found = layout(path, options)
     wanted = sorted(found.inputs if codes is not None else found.inputs + found.targets)
-    inputs = [wanted.index(i) for i in found.inputs]
-    targets = [wanted.index(i) for i in found.targets if i in wanted]
+    place = {column: i for i, column in enumerate(wanted)}
+    inputs = [place[i] for i in found.inputs]
+    targets = [place[i] for i in found.targets if i in place]
     usecols = None if len(wanted) == found.count else wanted
     row = 0
     for chunk in text_chunks(path, found.delimiter, found.header, usecols):
@@ -101,12 +102,22 @@ def layout(path: Path, options: dict) -> Layout:
 def _first_line(path: Path) -> tuple[str | None, str, int]:
     """Delimiter, first line that is not blank, and how many blank lines precede it."""
     with open_text(path) as file:
-        for skipped, line in enumerate(file):
+        for skipped, line in enumerate(bounded_lines(file, path)):
             if line.strip():
-                counts = {c: line.count(c) for c in (",", ";", "\t")}
-                best = max(counts, key=counts.get)
-                return (best if counts[best] else None), line, skipped
+                return delimiter_of(line), line, skipped
     raise UserError(f"{path} has only blank lines; at least 5 rows of numbers are needed")
+
+
+def delimiter_of(line: str) -> str | None:
+    """The commonest of comma, semicolon and tab; None for blanks. A comma inside a number is no delimiter."""
+    for c in (";", "\t"):
+        fields = [field.strip() for field in line.split(c)]
+        if len(fields) > 1 and any(map(DECIMAL_COMMA.fullmatch, fields)):
+            if all(DECIMAL_COMMA.fullmatch(field) or is_number(field) for field in fields):
+                return c
+    counts = {c: line.count(c) for c in (",", ";", "\t")}
+    best = max(counts, key=counts.get)
+    return best if counts[best] else None
 
 
 def _has_header(fields: list[str], options: dict) -> bool:

@@ -71,7 +71,7 @@ def _panel(axes, cells, table: Table, theme: dict) -> None:
     for column, colour in (("published", theirs), ("mean", ours)):
         if base in cells.index and cells[column].notna()[base]:
             axes.axvline(float(cells[column][base]), color=colour, lw=0.8, ls=":", zorder=0)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [name.replace("$", r"\$") for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", lw=0.4)
     axes.set_axisbelow(True)

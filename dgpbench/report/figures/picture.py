@@ -47,6 +47,7 @@ class Picture:
             self.paint(figure, colours)
             title = textwrap.fill(self.title, int(11 * self.size[0]))
             figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+            _take_literally(figure)
             buffer = io.BytesIO()
             stamp = {"CreationDate": None} if kind == "pdf" else {"Software": None}
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=stamp)
@@ -63,6 +64,15 @@ class Picture:
 def columns_for(count: int, most: int) -> int:
     """How many panels stand side by side: as many rows as `most` needs, filled evenly."""
     return math.ceil(count / math.ceil(count / most)) if count else 1
+
+
+def _take_literally(figure) -> None:
+    """A dollar sign in a name is no formula. (Numbers along the axes are set as formulas when drawn.)"""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if "$" in text.get_text() and "mathdefault" not in text.get_text():
+            text.set_parse_math(False)
 
 
 def panels(figure, rows: int, columns: int, **fields):
