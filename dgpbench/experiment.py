@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
-from dgpbench.config.protocol import num_splits
+from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.data import Split, load_split
+from dgpbench.data.readers.user_file import input_names
+from dgpbench.data.transform import Transform
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault
+from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault, in_user_file
 from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
@@ -40,6 +42,8 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
     split = load_split(cfg, note)
+    if is_trial(cfg):
+        split = split.on_validation()
     timed = cfg["budget"]["seconds"] is not None  # the key then needs the model's device and threads
     if not force and not timed and (done := _done(cfg, split)):
         return done, True
@@ -63,11 +67,18 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
         with _same_folder():
             trained = model.fit(split, run)
             outcome |= _training(trained)
+            reporter.stop()
+            reporter.note(f"evaluating on {split.n_test:,} test rows")
             evaluation = evaluate_model(model, split, cfg, run.seed, reporter.rows)
-        outcome |= _scores(evaluation)
+            metrics = scores(evaluation, model, split, cfg, run.seed)
+        outcome |= _scores(evaluation) | {"metrics": metrics}
         for text in evaluation.notes:
             note(text)
-        companions = _companions(evaluation, model)
+        if not is_trial(cfg):
+            companions = _companions(evaluation, model, _transform(cfg, split))
+            if getattr(model, "keeps_rows", False):
+                size = sum(array.nbytes for array in companions["params"].values()) / 1e6
+                note(f"predictions need training rows: params.npz keeps them, {size:.1f} MB")
     except UserError:
         raise
     except Diverged as error:
@@ -100,7 +111,7 @@ def _same_folder() -> Iterator[None]:
 def _failure(error: Exception) -> dict:
     kind = type(error).__name__
     status = "oom" if kind in OUT_OF_MEMORY else "failed"
-    reason = f"{kind}: {(str(error).splitlines() or ['no message'])[0]}"
+    reason = f"{kind}: {(str(error).splitlines() or ['no message'])[0]}{in_user_file(error)}"
     return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
 
 
@@ -114,19 +125,22 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     record = unit.record
     cfg = cfg or record["config"]
     split = load_split(cfg, note)
+    if is_trial(cfg):
+        split = split.on_validation()
     if split.data_hash != record["data_hash"]:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
     model.load_parameters(read.parameters(unit))
     evaluation = evaluate_model(model, split, cfg, run_seed(cfg))
+    metrics = scores(evaluation, model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:
         note(text)
     kept = {k: v for k, v in record.items() if k not in ("finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
-    kept |= _scores(evaluation) | {"versions": versions()}
-    results = unit.path.parents[4]
-    return write_unit(results, build_record(cfg, **kept), **_companions(evaluation, model), force=True)
+    kept |= _scores(evaluation) | {"metrics": metrics, "versions": versions()}
+    results, companions = unit.path.parents[4], _companions(evaluation, model, _transform(cfg, split))
+    return write_unit(results, build_record(cfg, **kept), **companions, force=True)
 
 
 def run_seed(cfg: dict) -> int:
@@ -134,21 +148,47 @@ def run_seed(cfg: dict) -> int:
     return cfg["seed"] + (cfg["split"] if cfg["protocol"]["split_rule"] == "fixed_zero" else 0)
 
 
-def evaluate_model(model, split: Split, cfg: dict, seed: int, progress: Progress | None = None) -> Evaluation:
-    """Score a fitted model; latent variables take more test samples than inner layers do."""
+def evaluation_protocol(model, cfg: dict) -> dict:
+    """The protocol as a model needs it: latent variables take more test samples than inner layers do."""
     protocol = dict(cfg["protocol"])
     if getattr(model, "latent", False):
         protocol |= {"test_samples": protocol["latent_samples"]}
     if getattr(model, "discrete", False):
         protocol |= {"kde_rows": 0}  # draws on a few values have no density to estimate
+    return protocol
+
+
+def evaluate_model(model, split: Split, cfg: dict, seed: int, progress: Progress | None = None) -> Evaluation:
+    """Scores of a fitted model on the rows its protocol evaluates: test, or validation in a tuning trial."""
+    protocol = evaluation_protocol(model, cfg)
     density, threads = getattr(model, "log_density", None), getattr(model, "threads", None) or 1
     return evaluate(model.predict, split, protocol, seed, density, threads, progress)
+
+
+def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) -> dict:
+    """Metrics for the record: those of the test rows, and where rows are held out for tuning, theirs too.
+
+    A tuning trial has validation metrics only.
+    """
+    if is_trial(cfg):
+        return _validation_names(evaluation.metrics)
+    if split.rows_valid is None:
+        return evaluation.metrics
+    held_out = evaluate_model(model, split.on_validation(), cfg, seed)
+    return evaluation.metrics | _validation_names(held_out.metrics)
+
+
+def _validation_names(metrics: dict) -> dict:
+    return {
+        name.replace("test_", "valid_", 1): value for name, value in metrics.items() if name[:5] == "test_"
+    }
 
 
 def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:
     """Plan of a unit as (name, text) pairs, for the user to see before it runs."""
     inference, budget, protocol = cfg["inference"], cfg["budget"], cfg["protocol"]
-    sizes = f"{split.n_train:,} train + {split.n_test:,} test rows, {split.dim} inputs"
+    scored = "validation" if is_trial(cfg) else "test"
+    sizes = f"{split.n_train:,} train + {split.n_test:,} {scored} rows, {split.dim} inputs"
     if split.classes:
         sizes += f", {split.n_classes} classes"
     splits = num_splits(cfg["dataset"], protocol)
@@ -238,8 +278,14 @@ def _scores(evaluation: Evaluation) -> dict:
     }
 
 
-def _companions(evaluation: Evaluation, model) -> dict:
-    params = plain_arrays(model.parameters())  # what cannot be stored is known before the record is written
+def _transform(cfg: dict, split: Split) -> Transform:
+    return Transform.of(split, input_names(cfg["dataset"]))
+
+
+def _companions(evaluation: Evaluation, model, transform: Transform) -> dict:
+    """The files beside a record; what cannot be stored is known before the record is written."""
+    values = model.parameters()
+    params = plain_arrays(values | transform.arrays() if values else {})
     return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": params}
 
 

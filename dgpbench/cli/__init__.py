@@ -17,9 +17,11 @@ from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
     "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
+    "tune": ("dgpbench.cli.tune", "choose settings on validation rows, then refit the best"),
     "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
     "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.cli.show", "finished runs as a table"),
+    "predict": ("dgpbench.cli.predict", "predictions of a finished run at new inputs"),
     "compare": ("dgpbench.cli.compare", "compare models on datasets, from plain runs"),
     "plot": ("dgpbench.cli.plot", "draw runs: curves, predictions, calibration"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
@@ -37,10 +39,8 @@ VERBS = {
 }
 COMPLETE = "_complete"
 WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
-FILE_ERRORS = (
-    *DISK_FAULTS,
-    *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
-)
+PLACE_ERRORS = (errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+FILE_ERRORS = (*DISK_FAULTS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,6 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
+        if error.errno in PLACE_ERRORS and error.filename:
+            return _fail(f"{error.strerror}: {error.filename}; name another file or folder", 2)
         if error.errno not in FILE_ERRORS:
             raise
         return _fail(disk_fault(error), 2)
@@ -99,10 +101,10 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     if verb not in VERBS:
         raise UserError(f"unknown command '{verb}'{did_you_mean(verb, VERBS)}")
-    return _run_verb(verb, argv)
+    return run_verb(verb, argv)
 
 
-def _run_verb(verb: str, argv: list[str]) -> int:
+def run_verb(verb: str, argv: list[str]) -> int:
     module = importlib.import_module(VERBS[verb][0])
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))
@@ -111,7 +113,7 @@ def _run_verb(verb: str, argv: list[str]) -> int:
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")
-            takes_overrides = verb in ("run", "sweep")
+            takes_overrides = verb in ("run", "sweep", "tune")
             hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if takes_overrides else ""
             raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
         words.append(word)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.kernel_names import FAMILIES
+from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
 
 SCRIPTS = {
@@ -45,7 +46,19 @@ complete -c dgpbench -f -a '(__dgpbench)'
 """,
 }
 FLAGS = {
-    "run": ("--force", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
+    "run": ("--force", "--multirun", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
+    "tune": (
+        "--trials",
+        "--seed",
+        "--sampler",
+        "--dry-run",
+        "--config-dir",
+        "--verbose",
+        "--quiet",
+        "--help",
+    ),
+    "predict": ("--output", "--quantiles", "--results", "--help"),
+    "merge": ("--results", "--allow", "--help"),
     "rescore": ("--results", "--allow", "--quiet", "--help"),
     "tables": (
         "--compare",
@@ -139,6 +152,8 @@ def candidates(words: list[str]) -> list[str]:
     if not before:
         return [verb for verb in (*VERBS, "--help", "--version") if verb.startswith(current)]
     verb = before[0]
+    if verb == "tune" and not current.startswith("-"):
+        verb = "sweep"  # the same words
     if before[-1] == "--metric":
         from dgpbench.report.metrics import METRICS
 
@@ -169,7 +184,7 @@ def _figures() -> list[str]:
 
 def _overrides(current: str, before: list[str]) -> list[str]:
     """Group names and fields up to the equals sign, then the options of that group or the known values."""
-    folders = [conf_dir(), *_config_dirs(before)]
+    folders = [conf_dir(), *plugin_folders(), *_config_dirs(before)]
     name, equals, _ = current.partition("=")
     if not equals:
         return [f"{word}=" for word in (*groups(folders), *(field for field, _, _ in main_fields()))]

@@ -14,10 +14,13 @@ def add_parser(subparsers) -> None:
         "merge",
         help="take in results from another machine",
         description="Copy the records of another results folder, with their predictions and parameters, into "
-        "this one. A done record of ours is never replaced; records and files are checked on the way. Exit "
-        "code 1 if some were damaged or refused.",
+        "this one; or those of a file that `show --export` wrote, which holds records only. A done record of "
+        "ours is never replaced; records and files are checked on the way. Exit code 1 if some were damaged "
+        "or refused.",
     )
-    parser.add_argument("source", metavar="DIR", help="a results folder")
+    parser.add_argument(
+        "source", metavar="DIR|FILE", help="a results folder, or results.parquet, results.jsonl.gz"
+    )
     parser.add_argument(
         "--results", metavar="DIR", help="folder to copy into (or DGPBENCH_RESULTS; default: results)"
     )
@@ -37,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
 
     source = Path(args.source)
     results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
-    if not source.is_dir():
+    if not source.exists():
         raise UserError(f"no folder {source}; give a results folder, which holds one folder per dataset")
     if source.resolve() == results.resolve():
         raise UserError(f"{source} is this results folder itself; give another one")

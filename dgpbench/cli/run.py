@@ -35,13 +35,19 @@ def add_parser(subparsers) -> None:
     parser.add_argument("overrides", nargs="*", metavar="name=value", help="choices and settings")
     parser.add_argument("--force", action="store_true", help="run again even if the record exists")
     parser.add_argument(
+        "-m", "--multirun", action="store_true", help="the same as `dgpbench sweep` with these settings"
+    )
+    parser.add_argument(
         "--config-dir",
+        "-cd",
         action="append",
         default=[],
         metavar="DIR",
         help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
     )
-    parser.add_argument("--cfg", action="store_true", help="print the composed config and exit")
+    parser.add_argument(
+        "--cfg", "-c", nargs="?", const="job", metavar="job", help="print the composed config and exit"
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the result only")
     parser.add_argument(
@@ -67,6 +73,12 @@ class Help(argparse.Action):
 def main(args: argparse.Namespace) -> int:
     from dgpbench.config import compose
 
+    if args.cfg and "=" in args.cfg:  # --cfg model=dgp4: a setting, not the part of the config to print
+        args.overrides.insert(0, args.cfg)
+    elif args.cfg not in (None, "job", "all"):
+        raise UserError(f"--cfg {args.cfg} is not allowed; give --cfg, --cfg job or --cfg name=value ...")
+    if args.multirun:
+        return _sweep(args)
     cfg = compose(args.overrides, args.config_dir)
     if cfg["launcher"]["name"] != "local":
         raise UserError(f"run works in this process; use `dgpbench sweep launcher={cfg['launcher']['name']}`")
@@ -94,6 +106,16 @@ def main(args: argparse.Namespace) -> int:
     reason = " ".join(str(record.get("reason") or "no reason recorded").split())
     print(f"dgpbench: run {record['status']}: {reason}; record: {unit.path}", file=sys.stderr)
     return 1
+
+
+def _sweep(args: argparse.Namespace) -> int:
+    from dgpbench.cli import run_verb
+
+    if args.cfg or args.force:
+        raise UserError("run -m is `dgpbench sweep`; there --cfg is --dry-run, and --force is --retry all")
+    folders = [word for folder in args.config_dir for word in ("--config-dir", folder)]
+    options = ["-v"] * bool(args.verbose) + ["-q"] * args.quiet
+    return run_verb("sweep", ["sweep", *args.overrides, *folders, *options])
 
 
 def _overview() -> str:

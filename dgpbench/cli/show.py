@@ -10,7 +10,6 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
 from dgpbench.store.formats import FORMATS, mean_of
-from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
 from dgpbench.store.summary import NAMES, per_config, per_record, usual_metrics
 
@@ -46,8 +45,8 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--export",
-        metavar="FILE.jsonl.gz",
-        help="write the records to this file too, as in results/reference",
+        metavar="FILE",
+        help="write the records to this file too: results.parquet, or .jsonl.gz as in results/reference",
     )
     parser.add_argument(
         "--config-dir",
@@ -73,7 +72,9 @@ def main(args) -> int:
         print(f"no {what}{suffix} in {results}")
         return 0
     if args.export:
-        _export(units, Path(args.export))
+        from dgpbench.api.exports import export
+
+        export(units, args.export)
     each = args.each or args.failed
     metrics = [] if args.failed and not args.metric else _metrics(args.metric, units)
     rows = (per_record if each else per_config)(units, metrics, args.config_dir)
@@ -82,16 +83,6 @@ def main(args) -> int:
     rows = _sorted(rows, args.sort, args.reverse)
     FORMATS[args.format](rows)
     return 0
-
-
-def _export(units: Sequence[Unit], path: Path) -> None:
-    if path.is_dir():
-        raise UserError(f"--export {path} is a folder; name a file, such as runs.jsonl.gz")
-    try:
-        export(units, path)
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise UserError(f"cannot write {path} ({reason}); choose another place with --export") from error
 
 
 def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:

@@ -9,13 +9,15 @@ from typing import Any, cast
 from dgpbench.config import remembered
 from dgpbench.config.checks import normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
+from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
-FREE = ("model.layer_overrides", "launcher.models")  # fields below which names may be added
+METHOD = ("inference._target_", "inference.name")  # of every method
+FREE = ("model.layer_overrides", "model.options", "launcher.models")  # fields below which names may be added
 
 
 def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:
@@ -41,7 +43,7 @@ def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, b
         known = flatten(_hydra(choices, folders, resolve=False)) if values else {}
         _explain_unknown([name for name, _ in values], known, folders)
         raise error
-    cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1:]]
+    cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
     lasting = cfg["dataset"]["task"] != "auto"
@@ -79,9 +81,7 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
 
     parser, known = OverridesParser.create(), groups(folders)
     choices, values = [], []
-    for text in overrides:
-        if "=" not in text.lstrip("="):
-            raise UserError(f"cannot read '{text}'; overrides are written name=value, e.g. model=dgp3")
+    for text in map(plain_override, overrides):
         try:
             override = parser.parse_override(text)
         except HydraException as error:
@@ -91,10 +91,8 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
                 "characters: 'name=\"value\"'"
             ) from None
         name = override.key_or_group
-        if override.is_delete() or override.is_add() or override.is_force_add():
-            raise UserError(f"cannot read '{text}'; fields are set with name=value, not added or deleted")
-        if override.is_sweep_override() or name.startswith("hydra"):
-            raise UserError(f"'{text}' is not possible in a single run; give one value of one field")
+        if override.is_sweep_override():
+            raise UserError(f"'{text}' has several values; `dgpbench sweep {text}` runs each of them")
         if name == "experiment" and override.value() is None:
             continue  # the default, which Hydra does not take as a choice
         if name in known:
@@ -103,6 +101,21 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
         else:
             values.append((name, "++" + text if name.startswith(FREE) else text))
     return choices, values
+
+
+def plain_override(text: str) -> str:
+    """An override without Hydra's leading plus signs; UserError for what has no meaning here."""
+    name, equals, value = text.partition("=")
+    if name.startswith("~"):
+        raise UserError(f"cannot read '{text}'; fields are set with name=value and cannot be deleted")
+    if not equals:
+        raise UserError(f"cannot read '{text}'; overrides are written name=value, e.g. model=dgp3")
+    name = name.lstrip("+")
+    if name == "hydra/launcher":
+        raise UserError(f"'{text}': use dgpbench's own launchers, `dgpbench sweep launcher=slurm` or ray")
+    if name.startswith("hydra"):
+        raise UserError(f"'{text}' is a setting of Hydra's own runner, which is not used; see `run --help`")
+    return f"{name}={value}"
 
 
 def _check_option(group: str, value: Any, folders: Sequence[Path]) -> None:
@@ -144,7 +157,7 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
         if name in known or name in sections or name.startswith(FREE):
             continue
         if name.startswith("inference.") and (owners := _methods_with(name, folders)):
-            own = [field for field in known if field.startswith("inference.")]
+            own = [f for f in known if f.startswith("inference.") and f not in METHOD]
             raise UserError(
                 f"'{name}' is a field of inference={', '.join(owners)}, and inference="
                 f"{known['inference.name']} has none such; its fields are {', '.join(own)}"

@@ -70,12 +70,19 @@ MARGIN = 1e-6  # distance from 0 and 1 that a rescaled target keeps
 MAX_LEVELS = 1000
 
 
-def scale_targets(Y: np.ndarray, rows: np.ndarray | None, scaling: str, likelihood: dict):
+def scale_targets(
+    Y: np.ndarray,
+    rows: np.ndarray | None,
+    scaling: str,
+    likelihood: dict,
+    seen: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """(shift, scale) of a regression's targets as their likelihood wants them: y -> (y - shift) / scale.
 
     Standardised like inputs, except: counts stay as they are (poisson), positive values are divided by their
     mean (gamma), values in (0, 1) stay or have their range mapped there (beta), levels become 0, 1, 2 ...
-    (ordinal). Range and levels are those of all rows: they say what can be measured, not what was.
+    (ordinal). Range and levels are those of all rows (of those `seen`): they say what can be measured, not
+    what was.
     """
     name, P = likelihood["name"], Y.shape[1]
     if name == "poisson" or (name == "beta" and not likelihood["rescale"]):
@@ -84,13 +91,14 @@ def scale_targets(Y: np.ndarray, rows: np.ndarray | None, scaling: str, likeliho
         mean = moments(Y, rows, "target").mean
         return np.zeros(P), np.where(mean > 0, mean, 1.0)
     if name == "beta":
+        Y = Y if seen is None else Y[seen]
         low, high = np.min(Y, 0), np.max(Y, 0)
         if (low == high).any():
             raise UserError("likelihood.rescale=true: the targets have one value only, and so no range")
         width = (high - low) / (1.0 - 2.0 * MARGIN)
         return low - MARGIN * width, width
     if name == "ordinal":
-        return _levels(Y)
+        return _levels(Y if seen is None else Y[seen])
     return scale(moments(Y, rows, "target"), scaling)
 
 

@@ -116,8 +116,8 @@ class RegressionScorer:
         return metrics
 
     def _mc_se(self) -> float | None:
-        """One component where more were asked for is exact, and so is a mixture with weights; one sample
-        tells nothing of its error."""
+        """Monte Carlo standard error of the mean log-likelihood: 0 for a mixture that is exact (with weights,
+        or one component where more were asked for), None for one sample, which tells nothing of its error."""
         if not self.sampled:
             return 0.0
         if self.components > 1:

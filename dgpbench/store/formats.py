@@ -10,8 +10,8 @@ import sys
 from dgpbench.plain_text import csv_value, markdown, visible
 from dgpbench.store.summary import Mean
 
-LONGEST = 500  # characters of a cell
 SPACE = 2  # between columns
+LONGEST = 500  # characters of a cell
 MOVED = ("inference", "protocol", "seed")  # said above a narrow table where all rows have the same
 BELOW = "place"  # paths stand below a narrow table, one to a line
 

@@ -9,6 +9,7 @@ import zlib
 
 import numpy as np
 
+from dgpbench.data.transform import separate
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit, read_record
 from dgpbench.store.untrusted import read_regular
@@ -54,7 +55,12 @@ def draws(unit: Unit) -> dict[str, np.ndarray]:
 
 
 def parameters(unit: Unit) -> dict[str, np.ndarray]:
-    """The final parameters by name."""
+    """The model's final parameters by name."""
+    return separate(arrays(unit))[0]
+
+
+def arrays(unit: Unit) -> dict[str, np.ndarray]:
+    """All of params.npz: the model's parameters, and the scaling of the run."""
     content = companion(unit, PARAMS)
     try:
         return unpack_arrays(content)

@@ -32,14 +32,18 @@ def export(units: Iterable[Unit], path: str | Path) -> int:
         with open(temporary, "wb") as raw:
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
                 for record in records:
-                    portable = {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
-                    file.write(dumps_line(portable).encode())
+                    file.write(dumps_line(portable(record)).encode())
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return len(records)
+
+
+def portable(record: dict) -> dict:
+    """A record without the folders of its machine and without companions."""
+    return {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
 
 
 def publish(units: Iterable[Unit], path: str | Path) -> int:

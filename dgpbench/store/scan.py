@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
 from dgpbench.store import seal
 from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
@@ -91,6 +92,7 @@ def scan(
     *,
     reference: bool | Sequence[Path] = True,
     traces: bool = False,
+    trials: bool = False,
     warn: Warn = to_stderr,
 ) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
@@ -98,6 +100,8 @@ def scan(
     `reference` names the folders of reference records; true stands for that of `results`. Of several records
     with one key the first in this order stays: the user's own before reference, done before not done, the
     latest. Without `traces`, training.trace is left out: of ten thousand records it is most of the memory.
+    Without `trials`, those of `dgpbench tune` are left out: they have no test metrics and stand beside no
+    others.
     """
     found: dict[str, Unit] = {}
     for unit in scan_own(results, warn, traces):
@@ -108,11 +112,11 @@ def scan(
         found[key] = unit
     folders = [Path(results) / REFERENCE] if reference is True else reference or ()
     for folder in folders:
-        for unit in reference_units(folder, warn, traces):
+        for unit in packed_units(folder, warn, traces):
             held = found.get(unit.record["key"])
             if held is None or held.record["status"] != "done":
                 found[unit.record["key"]] = unit
-    return list(found.values())
+    return [unit for unit in found.values() if trials or not is_trial(unit.record["config"])]
 
 
 def _rank(unit: Unit) -> tuple:
@@ -152,9 +156,14 @@ def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
             yield from _folders(os.path.join(top, name), depth - 1, warn)
 
 
-def reference_units(folder: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
-    """The records of a folder of reference files."""
-    for path in sorted(Path(folder).glob("*.jsonl.gz")):
+def reference_units(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
+    """The records that come with the project."""
+    return packed_units(Path(results) / REFERENCE, warn, traces)
+
+
+def packed_units(folder: Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
+    """The records of all .jsonl.gz files in a folder."""
+    for path in sorted(folder.glob("*.jsonl.gz")):
         bad: list[str] = []
         try:
             for number, line in enumerate(packed_lines(path), 1):

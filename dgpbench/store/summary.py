@@ -98,11 +98,12 @@ def _settings(units: Sequence[Unit], config_dirs: Sequence[str]) -> dict[str, st
     """By config_key what is not the default, as overrides; the data's hash where that alone tells apart."""
     examples = {unit.record["config_key"]: unit.record for unit in units}
     texts = {key: " ".join(differences(record, config_dirs)) for key, record in examples.items()}
+    shown = {key: (*_names(record).values(), texts[key]) for key, record in examples.items()}
     alike: dict[tuple, set[str]] = {}
     for key, record in examples.items():
-        alike.setdefault((*_names(record).values(), texts[key]), set()).add(record["data_hash"] or "")
+        alike.setdefault(shown[key], set()).add(record["data_hash"] or "")
     out = dict(texts)
     for key, record in examples.items():
-        if len(alike[(*_names(record).values(), texts[key])]) > 1:
+        if len(alike[shown[key]]) > 1:
             out[key] = f"{texts[key]} data={(record['data_hash'] or '')[:8]}".strip()
     return out

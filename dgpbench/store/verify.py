@@ -10,7 +10,7 @@ import numpy as np
 from dgpbench.errors import UserError
 from dgpbench.evaluate import calibration, classes
 from dgpbench.store import read
-from dgpbench.store.layout import RECORD, REFERENCE, unit_folders
+from dgpbench.store.layout import RECORD, unit_folders
 from dgpbench.store.read import PARAMS, PREDICTIONS
 from dgpbench.store.scan import Unit, reference_units, scan_own
 from dgpbench.store.trust import check_config, check_keys, code_packages
@@ -25,7 +25,7 @@ def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> in
         count += 1
         for text in (*_record_problems(unit.record), *_place_problems(results, unit), *_files(unit)):
             problem(f"{unit.path}: {text}")
-    for unit in reference_units(Path(results) / REFERENCE, problem) if reference else ():
+    for unit in reference_units(results, problem) if reference else ():
         count += 1
         for text in _record_problems(unit.record):
             problem(f"{unit.path}: record {unit.record['key'][:8]}: {text}")
@@ -35,7 +35,7 @@ def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> in
 def _record_problems(record: dict) -> Iterator[str]:
     """What is wrong with config and keys. A config that names code of others is not checked: that would take
     a call of it."""
-    checks: list[tuple[Callable, dict]] = [(check_keys, record)]
+    checks: list[tuple[Callable[..., None], dict]] = [(check_keys, record)]
     if not code_packages([record["config"]]):
         checks.append((check_config, record["config"]))
     for check, subject in checks:

@@ -20,10 +20,11 @@ MAX_LOG = 16 << 20
 
 
 def merge(source: Path, results: Path, warn: Callable[[str], None], allow: Sequence[str] = ()) -> Counter:
-    """Copy what `results` lacks, or has not done; returns how many were taken, kept, damaged, refused,
-    different. `allow`: packages whose code the records may name."""
+    """Copy what `results` lacks, or has not done, from a results folder or a file that `show --export` wrote;
+    returns how many were taken, kept, damaged, refused, different. `allow`: packages whose code the records
+    may name."""
     counts: Counter[str] = Counter()
-    for unit in scan(source, reference=False, traces=True, warn=_counting(warn, counts)):
+    for unit in _units(source, _counting(warn, counts)):
         try:
             check_record(unit.record, allow)
         except ValueError as error:
@@ -60,6 +61,14 @@ def _copy_log(source: Path, target: Path) -> None:
             return
         with open(target, "xb") as out:
             shutil.copyfileobj(file, out)
+
+
+def _units(source: Path, warn: Callable[[str], None]) -> list[Unit]:
+    if source.is_dir():
+        return scan(source, reference=False, traces=True, trials=True, warn=warn)
+    from dgpbench.api.exports import read as read_export
+
+    return read_export(source)
 
 
 def _counting(warn: Callable[[str], None], counts: Counter) -> Callable[[str], None]:

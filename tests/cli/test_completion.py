@@ -111,4 +111,9 @@ def test_a_users_folder_is_completed_too(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.yaml").write_text("name: mine\n")
     assert candidates(["run", "--config-dir", str(tmp_path), "model=mi"]) == ["model=mine"]
-    assert candidates([""])[:3] == ["run", "sweep", "status"]
+    assert candidates([""])[:3] == ["run", "sweep", "tune"]
+
+
+def test_tune_and_predict_complete_like_the_others():
+    assert "model=dgp2" in candidates(["tune", "model="]) and "--trials" in candidates(["tune", "--t"])
+    assert candidates(["predict", "--q"]) == ["--quantiles"] and "tune" in candidates(["tu"])

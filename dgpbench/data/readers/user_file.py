@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
-from dgpbench.data.catalogue import Entry
+from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.readers.text import DECIMAL_COMMA, bounded_lines, open_text, split_fields, text_chunks
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 _BATCH_VALUES = 1 << 18
+SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
 def recipe(entry: Entry, paths: dict) -> Recipe:
@@ -49,6 +50,22 @@ def file_of(entry: Entry) -> tuple[Path, dict]:
     return _existing(entry), options
 
 
+def input_names(dataset: dict) -> tuple[str, ...]:
+    """Names of the input columns of a user's own file in the order of X; none where there is no header."""
+    entry = entry_from_config(dataset)
+    if entry.kind != "csv":
+        return ()
+    path, options = file_of(entry)
+    if path.suffix == ".parquet":
+        with open_parquet(path) as file:
+            names = file.schema_arrow.names
+        inputs, _ = columns(len(names), names, options, path)
+    else:
+        found = layout(path, options)
+        names, inputs = found.names, found.inputs
+    return tuple(names[i] for i in inputs) if names else ()
+
+
 def _existing(entry: Entry) -> Path:
     given = entry.settings.get("path")
     if not given:
@@ -56,6 +73,8 @@ def _existing(entry: Entry) -> Path:
             "dataset.path is not set; name your file: dataset=csv dataset.path=my.csv dataset.target=price"
         )
     path = Path(str(given)).expanduser()
+    if path.suffix.lower() in SHEETS:
+        raise UserError(f"dataset.path={path} is a spreadsheet; save it as CSV with decimal points")
     if path.is_dir():
         raise UserError(f"dataset.path={path} is a folder; give a file (.csv, .csv.gz or .parquet)")
     if not path.is_file():
@@ -91,7 +110,7 @@ class Layout(NamedTuple):
 
 
 def layout(path: Path, options: dict) -> Layout:
-    delimiter, first, skipped = _first_line(path)
+    delimiter, first, skipped = first_line(path)
     fields = split_fields(first, delimiter)
     header = _has_header(fields, options)
     names = fields if header else None
@@ -99,7 +118,7 @@ def layout(path: Path, options: dict) -> Layout:
     return Layout(delimiter, skipped + 1 if header else 0, names, len(fields), inputs, targets)
 
 
-def _first_line(path: Path) -> tuple[str | None, str, int]:
+def first_line(path: Path) -> tuple[str | None, str, int]:
     """Delimiter, first line that is not blank, and how many blank lines precede it."""
     with open_text(path) as file:
         for skipped, line in enumerate(bounded_lines(file, path)):

@@ -61,11 +61,6 @@ class Picture:
         return [put(folder / f"figure-{self.name}.{kind}", content) for kind, content in contents.items()]
 
 
-def columns_for(count: int, most: int) -> int:
-    """How many panels stand side by side: as many rows as `most` needs, filled evenly."""
-    return math.ceil(count / math.ceil(count / most)) if count else 1
-
-
 def _take_literally(figure) -> None:
     """A dollar sign in a name is no formula. (Numbers along the axes are set as formulas when drawn.)"""
     from matplotlib.text import Text
@@ -73,6 +68,11 @@ def _take_literally(figure) -> None:
     for text in figure.findobj(Text):
         if "$" in text.get_text() and "mathdefault" not in text.get_text():
             text.set_parse_math(False)
+
+
+def columns_for(count: int, most: int) -> int:
+    """How many panels stand side by side: as many rows as `most` needs, filled evenly."""
+    return math.ceil(count / math.ceil(count / most)) if count else 1
 
 
 def panels(figure, rows: int, columns: int, **fields):
