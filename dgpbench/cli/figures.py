@@ -43,7 +43,6 @@ def main(args: argparse.Namespace) -> int:
             "name the figure that these records are for, e.g. dgpbench figures 5.4 " + " ".join(words)
         )
     chosen = [figures.find(name) for name in named] or list(figures.figure_specs().values())
-    output = output_folder(args.output)
     results = results_folder(args)
     units = scan(results, reference=reference_of(args, results), traces=True)
     for spec in chosen:
@@ -54,6 +53,7 @@ def main(args: argparse.Namespace) -> int:
                 raise UserError(f"figure {spec.name} cannot be drawn: {nothing}") from None
             print(f"{spec.name}: not drawn, {nothing}")
             continue
+        output = output_folder(args.output)
         with writing(output):
             files = picture.save(output)
         print(f"{spec.name}: {' '.join(map(str, files))}")

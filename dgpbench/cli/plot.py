@@ -40,14 +40,13 @@ def add_parser(subparsers) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report.figures.picture import Nothing
-    from dgpbench.report.files import output_folder, save_pictures
+    from dgpbench.report.files import save_pictures
     from dgpbench.report.own.choose import choose
     from dgpbench.report.own.layers import has_layers, layer_pictures
     from dgpbench.report.own.plots import pictures_of_runs
 
     kinds = _kinds(args.kind)
     units = choose(args.filters, results_folder(args))
-    output_folder(args.output)
     pictures, undrawn = [], []
     try:
         if plain := [kind for kind in kinds if kind != "layers"]:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from dgpbench.errors import UserError
 from dgpbench.store.deep import COMPANIONS
 from dgpbench.store.disk import clear_errors, fsync_folder, locked, put, write_npz, write_parquet
 from dgpbench.store.layout import RECORD, unit_folders
@@ -98,7 +99,11 @@ def _store(
 def ensure_writable(results: str | Path) -> None:
     """UserError if records cannot be stored there: to be known before training, not after."""
     with clear_errors(results):
-        Path(results).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(results).mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError as error:  # below /proc, say, where no folder can be made
+            advice = "choose another folder with paths.results=DIR"
+            raise UserError(f"cannot make the results folder {results}; {advice}") from error
         probe = Path(results) / f".tmp-{os.getpid()}-{secrets.token_hex(4)}"
         try:
             put(probe, lambda file: file.write(b"\0" * 4096))

@@ -97,7 +97,7 @@ def test_times_of_training_and_evaluation_are_told_apart():
         "wall_seconds": 15.8,
     }
     assert progress.times(record) == "training 12.3 s, evaluation 1.25 s, in all 15.8 s"
-    assert progress.times({"training": {}, "details": {}, "wall_seconds": 0.5}) == "in all 0.5 s"
+    assert progress.times({"training": {}, "evaluate_seconds": None, "wall_seconds": 0.5}) == "in all 0.5 s"
     report, out, _ = reporter()
     report.result(record, "x/record.json")
     lines = out.getvalue().splitlines()

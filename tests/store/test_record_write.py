@@ -302,3 +302,8 @@ def test_a_hanging_lock_holder_does_not_stop_a_writer(tmp_path, monkeypatch):
     with open(unit.folder / ".lock", "ab") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         assert write_unit(tmp_path, make_record()).record["status"] == "done"
+
+
+def test_a_results_folder_that_cannot_be_made_is_one_clear_line():
+    with pytest.raises(UserError, match="cannot make the results folder /proc/x; choose another"):
+        ensure_writable("/proc/x")
