@@ -35,9 +35,15 @@ class GlobalInducing(PassedThrough):
     """q_mu (P, M) of a layer are its pseudo-observations v, q_noise (M, M) is R."""
 
     def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """v = 0, with noise of the deviation that a mean-field q(u) starts with."""
-        kept = {name: v for name, v in values.items() if not name.endswith("/q_sqrt")}
-        return kept | {f"layer{i}/q_noise": values[f"layer{i}/q_sqrt"][0] for i in self.model.gps}
+        """v = 0, or under a zero mean function where the next layer's Z stands; its noise has the deviation
+        that a mean-field q(u) starts with."""
+        out = {name: v for name, v in values.items() if not name.endswith("/q_sqrt")}
+        for i, layer in enumerate(self.model.layers):
+            out[f"layer{i}/q_noise"] = values[f"layer{i}/q_sqrt"][0]
+            after = values.get(f"layer{i + 1}/Z")
+            if layer.mean == "zero" and after is not None and not layer.mixed:
+                out[f"layer{i}/q_mu"] = after.T
+        return out
 
     def constraints(self) -> dict[str, Constraint]:
         return self.model.constraints() | {f"layer{i}/q_noise": parameters.LOWER for i in self.model.gps}

@@ -159,3 +159,32 @@ def resumes_bitwise(words, X, Y):
     assert q and all(np.isfinite(v).all() for v in whole.values())
     moved = all(not np.array_equal(first[name], whole[name]) for name in q)
     return moved and all(np.array_equal(v, trainer.state()[name]) for name, v in whole.items())
+
+
+def reference(values, X, Y, posterior, draws=2000):
+    """Mean and standard error of the bound of two layers of width 1 over one input whose inducing points pass
+    through, in NumPy and by inverses. `posterior(layer, K, mean)` gives q(u), mean (M,) the mean function."""
+    rng, noise, out = np.random.RandomState(1), float(values["likelihood/variance"]), []
+    white = float(values["layer0/kernel/white/variance"])
+    Z, eye = values["layer0/Z"], np.eye(len(values["layer0/Z"]))
+    K, k = rbf(values, Z, Z) + (JITTER + white) * eye, rbf(values, Z, X)
+    m, S = posterior(0, K, Z[:, 0])
+    a = np.linalg.solve(K, k)
+    var = np.diag(rbf(values, X, X)) + white - (k * a).sum(0)
+    for _ in range(draws):
+        u = m + np.linalg.cholesky(S) @ rng.randn(len(m))
+        H = (X[:, 0] + a.T @ u + np.sqrt(var) * rng.randn(len(X)))[:, None]
+        Z2 = Z + u[:, None]
+        K2, k2 = rbf(values, Z2, Z2, 1) + JITTER * eye, rbf(values, Z2, H, 1)
+        m2, S2 = posterior(1, K2, 0.0 * u)
+        a2 = np.linalg.solve(K2, k2)
+        v = np.diag(rbf(values, H, H, 1)) - (k2 * a2).sum(0) + (a2 * (S2 @ a2)).sum(0)
+        each = -0.5 * (np.log(2 * np.pi * noise) + ((Y[:, 0] - a2.T @ m2) ** 2 + v) / noise)
+        out.append(each.sum() - gaussian_kl(m, S, K) - gaussian_kl(m2, S2, K2))
+    return np.mean(out), np.std(out) / np.sqrt(draws)
+
+
+def gaussian_kl(m, S, K):
+    """KL(N(m, S) || N(0, K))."""
+    quad = np.trace(np.linalg.solve(K, S)) + m @ np.linalg.solve(K, m)
+    return 0.5 * (quad - len(m) + np.linalg.slogdet(K)[1] - np.linalg.slogdet(S)[1])
