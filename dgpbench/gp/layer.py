@@ -103,10 +103,14 @@ class GPLayer:
 
     def add_mean(self, batch: PreparedGP, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
         """F plus the mean function at H."""
+        return self.with_mean(batch.mean, F, H)
+
+    def with_mean(self, p: Mapping[str, tf.Tensor], F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
+        """The same from the layer's parameters p."""
         if self.mean == "identity":
             return F + H
         if self.mean == "linear":
-            return F + tf.matmul(batch.mean["W"], H, transpose_a=True)  # W is D, width
+            return F + tf.matmul(p["W"], H, transpose_a=True)  # W is D, width
         return F
 
     def carry(self, batch: PreparedGP, H: tf.Tensor, flow: Flow) -> tf.Tensor:

@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 ZERO = tf.UnconnectedGradients.ZERO
 
 
-def lower_bound(bound: Bound, raw: Mapping[str, tf.Tensor], X, Y, noise, *, num_data, jitter=1e-6, rows=None):
+def lower_bound(
+    bound: Bound, raw: Mapping[str, tf.Tensor], X, Y, noise, *, num_data, jitter=1e-6, rows=None, key=None
+) -> tf.Tensor:
     """The bound from one draw of its noise, without any of the tricks below.
 
     X (D, B), Y (P, B), noise (noise_dim, K S B): sample (k, s) of point b stands in column (k S + s) B + b.
-    `rows` (B,) are the training rows, where q(w) has parameters for each.
+    `rows` (B,) are the training rows, where q(w) has parameters for each; `key` (2,) seeds a bound that draws
+    in `prepare`.
     """
     values = constrain(raw, bound.constraints())
     numerics = Numerics(jitter, num_data=tf.cast(num_data, X.dtype))
-    prepared, _ = bound.prepare(values, numerics, rows=rows)
+    prepared, _ = bound.prepare(values, numerics, key, rows)
     data = tf.reduce_sum(bound.terms(prepared, X, Y, noise, tf.constant(0)))
     return data * (num_data / (X.shape[1] * bound.repeats)) - sum(
         bound.penalty(values, prepared, numerics).values()

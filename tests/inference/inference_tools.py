@@ -9,6 +9,8 @@ from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import Trainer
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.gp.start import build
+from dgpbench.inference.base import Numerics
+from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
 
 JITTER = 1e-6
 
@@ -83,3 +85,106 @@ def whitened_posterior(A, y, variances):
     """Mean and covariance of v ~ N(0, I) given y_n = a_n' v + N(0, variance_n)."""
     S = np.linalg.inv(np.eye(len(A)) + (A / variances) @ A.T)
     return S @ (A / variances) @ y, S
+
+
+def mean_of_draws(bound, values, X, Y, count, jitter=JITTER):
+    """Mean and standard error of a bound over so many keys."""
+    raw, (Xc, Yc) = tensors(bound, values), columns(X, Y)
+
+    @tf.function
+    def one(key):
+        noise = tf.random.stateless_normal((bound.noise_dim, bound.columns * len(X)), key, dtype=tf.float64)
+        return lower_bound(bound, raw, Xc, Yc, noise, num_data=len(X), jitter=jitter, key=key)
+
+    found = [float(one(tf.constant([7, i]))) for i in range(count)]
+    return np.mean(found), np.std(found) / np.sqrt(count)
+
+
+def evidence(values, X, Y, draws=40_000):
+    """log p(Y) of two layers of width 1 over one input, identity mean inside: a mean over inner draws."""
+    rng, noise = np.random.RandomState(5), float(values["likelihood/variance"])
+    K = rbf(values, X, X) + (JITTER + float(values["layer0/kernel/white/variance"])) * np.eye(len(X))
+    H = X[:, 0] + rng.randn(draws, len(X)) @ np.linalg.cholesky(K).T
+    gap = (H[:, :, None] - H[:, None]) / values["layer1/kernel/rbf/lengthscales"]
+    K = float(values["layer1/kernel/rbf/variance"]) * np.exp(-0.5 * gap**2) + noise * np.eye(len(X))
+    squares = (Y[:, 0] * np.linalg.solve(K, np.tile(Y, (draws, 1, 1)))[..., 0]).sum(1)
+    log_p = -0.5 * (squares + np.linalg.slogdet(2 * np.pi * K)[1])
+    return np.log(np.mean(np.exp(log_p)))
+
+
+def gradient_gap(bound, values, X, Y, names, step=1e-5):
+    """Largest difference between the gradient that training takes and central differences of the bound, on
+    one key and noise, relative to the larger of 1 and the gradient."""
+    raw, (Xc, Yc), key = tensors(bound, values), columns(X, Y), tf.constant([3, 4])
+    shape = (max(bound.noise_dim, 1), bound.columns * len(X))
+    noise = tf.constant(np.random.RandomState(0).randn(*shape))
+    at = tf.function(lambda raw: lower_bound(bound, raw, Xc, Yc, noise, num_data=len(X), key=key))
+    numerics = Numerics(
+        JITTER, bound.forms(len(X), True), tf.float64, (), tf.constant(float(len(X)), tf.float64)
+    )
+    chunks, weight = [(Xc, Yc, noise, tf.constant(0))], tf.constant(1.0 / bound.repeats, tf.float64)
+    _, gradients, _ = value_and_gradients(
+        bound, raw, chunks, weight, batch_term(bound), numerics, trainable=names, key=key
+    )
+    worst = 0.0
+    for name in names:
+        value = np.array(raw[name])
+        for place in np.ndindex(value.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = value.copy()
+                moved[place] += sign * step
+                ends.append(float(at(raw | {name: tf.constant(moved)})))
+            slope, ours = (ends[0] - ends[1]) / (2 * step), float(np.array(gradients[name])[place])
+            worst = max(worst, abs(slope - ours) / max(1.0, abs(slope)))
+    return worst
+
+
+def resumes_bitwise(words, X, Y):
+    """Whether minibatch steps in blocks, one of them restored from a checkpoint, end in the same bits; and
+    whether every raw parameter of q moved."""
+    rows = np.random.RandomState(0).randint(0, len(X), (12, 6)).astype(np.int32)
+    trainer = trainer_of(words, X, Y, batch=6)
+    first = trainer.state()
+    trainer.run(0, rows)
+    whole = trainer.state()
+    trainer.restore(first)
+    trainer.run(0, rows[:5])
+    kept = trainer.state()
+    trainer.run(5, rows[5:7])
+    trainer.restore(kept)
+    for start, end in ((5, 8), (8, 12)):
+        trainer.run(start, rows[start:end])
+    q = [name for name in whole if name.startswith("raw/") and "/q_" in name]
+    assert q and all(np.isfinite(v).all() for v in whole.values())
+    moved = all(not np.array_equal(first[name], whole[name]) for name in q)
+    return moved and all(np.array_equal(v, trainer.state()[name]) for name, v in whole.items())
+
+
+def reference(values, X, Y, posterior, draws=2000):
+    """Mean and standard error of the bound of two layers of width 1 over one input whose inducing points pass
+    through, in NumPy and by inverses. `posterior(layer, K, mean)` gives q(u), mean (M,) the mean function."""
+    rng, noise, out = np.random.RandomState(1), float(values["likelihood/variance"]), []
+    white = float(values["layer0/kernel/white/variance"])
+    Z, eye = values["layer0/Z"], np.eye(len(values["layer0/Z"]))
+    K, k = rbf(values, Z, Z) + (JITTER + white) * eye, rbf(values, Z, X)
+    m, S = posterior(0, K, Z[:, 0])
+    a = np.linalg.solve(K, k)
+    var = np.diag(rbf(values, X, X)) + white - (k * a).sum(0)
+    for _ in range(draws):
+        u = m + np.linalg.cholesky(S) @ rng.randn(len(m))
+        H = (X[:, 0] + a.T @ u + np.sqrt(var) * rng.randn(len(X)))[:, None]
+        Z2 = Z + u[:, None]
+        K2, k2 = rbf(values, Z2, Z2, 1) + JITTER * eye, rbf(values, Z2, H, 1)
+        m2, S2 = posterior(1, K2, 0.0 * u)
+        a2 = np.linalg.solve(K2, k2)
+        v = np.diag(rbf(values, H, H, 1)) - (k2 * a2).sum(0) + (a2 * (S2 @ a2)).sum(0)
+        each = -0.5 * (np.log(2 * np.pi * noise) + ((Y[:, 0] - a2.T @ m2) ** 2 + v) / noise)
+        out.append(each.sum() - gaussian_kl(m, S, K) - gaussian_kl(m2, S2, K2))
+    return np.mean(out), np.std(out) / np.sqrt(draws)
+
+
+def gaussian_kl(m, S, K):
+    """KL(N(m, S) || N(0, K))."""
+    quad = np.trace(np.linalg.solve(K, S)) + m @ np.linalg.solve(K, m)
+    return 0.5 * (quad - len(m) + np.linalg.slogdet(K)[1] - np.linalg.slogdet(S)[1])
