@@ -95,6 +95,13 @@ def from_gpflow(theirs: Any, input_dim: int) -> tuple[Kernel, Values]:
     return kernel, values
 
 
+def values_of(kernel: Kernel, theirs: Any) -> Values:
+    """The values of `kernel` that GPflow's, made by `to_gpflow`, has now."""
+    made, values = from_gpflow(theirs, kernel.input_dim)
+    pairs = zip(kernel.names, made.names, strict=True)  # polynomial2 is polynomial
+    return {f"{ours}/{leaf}": v for ours, name in pairs for leaf, v in scope(values, name).items()}
+
+
 def _family(theirs: Any) -> str:
     import gpflow
 

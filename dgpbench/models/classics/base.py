@@ -17,7 +17,7 @@ from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import kernels, likelihoods
 from dgpbench.gp.kernels.base import Kernel
-from dgpbench.gp.kernels.in_gpflow import from_gpflow, to_gpflow
+from dgpbench.gp.kernels.in_gpflow import to_gpflow, values_of
 from dgpbench.gp.likelihoods import in_gpflow
 from dgpbench.gp.parameters import below, scope
 from dgpbench.models.baselines.options import option
@@ -97,7 +97,7 @@ class Classic(ABC):
         with tf.device(self.device):
             result = maximise(self.model, run, self.frozen_steps)
         trained = {name: getattr(self.model.likelihood, name).numpy() for name in likelihood.positive}
-        values |= below("kernel", from_gpflow(self.model.kernel, split.dim)[1])
+        values |= below("kernel", values_of(self._kernel(split.dim), self.model.kernel))
         self.load_parameters(values | below("likelihood", trained) | self.own_values())
         return {"evidence_kind": self.evidence_kind} | result
 

@@ -23,7 +23,9 @@ class VGP(Classic):
     evidence_kind = "lower bound of the log evidence (full KL)"
 
     def numbers(self, rows: int, gps: int) -> float:
-        return (10.0 + 36.0 * gps) * rows**2  # measured: 42 for one; of each q_sqrt L-BFGS keeps ten steps and gradients
+        return (
+            10.0 + 36.0 * gps
+        ) * rows**2  # measured: 42 for one; of each q_sqrt L-BFGS keeps ten steps and gradients
 
     def own_initial(self, X: np.ndarray, gps: int, seed: int) -> dict[str, np.ndarray]:
         return {"q_mu": np.zeros((len(X), gps)), "q_sqrt": np.tile(np.eye(len(X)), (gps, 1, 1))}
