@@ -205,9 +205,10 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
         batch = min(inference["batch"], split.n_train)
         limits = ((budget["steps"], "{:,} steps"), (budget["seconds"], "{:g} s"))
         length = " or ".join(text.format(limit) for limit, text in limits if limit)
-        lines.append(
-            ("inference", f"{inference['name']}, batch {batch:,}, {length}, {cfg['precision']}, seed {seed}")
-        )
+        how = f"batch {batch:,}, {length}, {cfg['precision']}"
+        if cfg["model"].get("own_training"):
+            how = f"all rows, at most {length}, float64"
+        lines.append(("inference", f"{inference['name']}, {how}, seed {seed}"))
         lines.append(("device", f"{describe_device(model)}, {model.threads} threads"))
     lines += [("deviates", text) for text in deviations(cfg)]
     return lines

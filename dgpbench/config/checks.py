@@ -134,7 +134,7 @@ def _relations(cfg: dict) -> None:
 
 
 def _for_gps(cfg: dict) -> None:
-    """Refuse settings that our own models other than GPs would ignore."""
+    """Refuse settings that our own models other than those of layers would ignore."""
     model = cfg["model"]
     if "layers" in model or not model["_target_"].startswith(OURS):
         return
@@ -143,8 +143,12 @@ def _for_gps(cfg: dict) -> None:
         "engine.trace_test=true": cfg["engine"]["trace_test"],
     }
     for setting in (name for name, is_set in given.items() if is_set):
+        if model.get("own_training"):
+            raise UserError(
+                f"{setting} is not for model={model['name']}, which trains in its own way; leave it out"
+            )
         raise UserError(f"{setting} is for GP models; model={model['name']} is none, leave it out")
-    if (name := cfg["likelihood"]["name"]) != "auto":
+    if (name := cfg["likelihood"]["name"]) != "auto" and not model.get("own_training"):
         raise UserError(
             f"likelihood={name} is for GP models; model={model['name']} has its own, leave likelihood=auto"
         )

@@ -53,6 +53,11 @@ def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, b
         cfg["dataset"]["task"] = infer_task(cfg["dataset"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
+    if cfg["model"].get("own_training") and "inference.batch" in dict(values):
+        raise UserError(
+            f"inference.batch is not possible with model={cfg['model']['name']}, which trains on all rows;"
+            " leave it out, or use model=sgp"
+        )
     for name in ("results", "datasets"):
         cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
     return cfg, lasting

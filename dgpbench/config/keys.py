@@ -84,6 +84,8 @@ def settings(cfg: dict) -> dict[str, Any]:
         kept = {section: cfg[section] for section in ("protocol", "model")}
     else:
         kept = {section: cfg[section] for section in SETTINGS} | {"precision": cfg["precision"]}
+        if cfg["model"].get("own_training"):  # by its own optimiser, in float64
+            del kept["inference"], kept["precision"]
         likelihood, task = likelihood_settings(cfg), cfg["dataset"].get("task", "regression")
         default = likelihood["name"] == DEFAULT_LIKELIHOOD.get(task)
         kept["likelihood"] = likelihood | {"name": "auto"} if default else likelihood

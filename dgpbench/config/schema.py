@@ -142,8 +142,9 @@ MODEL: dict[str, Field] = {
     "jitter": Field(float, null=True, above=0, below=1),
     "layer_overrides": Field(dict),
     "closed_form": SWITCH,
+    "own_training": SWITCH,
 }
-GP_REQUIRED = tuple(name for name in MODEL if name != "closed_form")
+GP_REQUIRED = tuple(name for name in MODEL if name not in ("closed_form", "own_training"))
 REQUIRED = {"dgpbench.models.gp.GPModel": GP_REQUIRED}  # fields that a model must have, by its target
 _WHOLE_MODEL = (
     *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),

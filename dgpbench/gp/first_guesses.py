@@ -24,6 +24,11 @@ def kmeans(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
         return kmeans2(subset, start, minit="matrix", iter=10, missing="warn", check_finite=False)[0]
 
 
+def count_inducing(asked: float, rows: int) -> int:
+    """Inducing points asked for; a number below 1 is a share of the training rows."""
+    return max(1, round(asked * rows)) if asked < 1 else int(asked)
+
+
 def padded(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
     """All rows of X, filled up with standard normal rows to `count`, as the released IWVI code does."""
     return np.concatenate([X, rng.randn(count - len(X), X.shape[1])])

@@ -102,8 +102,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
         )
     gps = gps if gps is None or released else min(gps, width)
     outputs = gps or width
-    asked = settings["num_inducing"]
-    asked = max(1, round(asked * start.num_data)) if asked < 1 else asked  # a share of the training rows
+    asked = first_guesses.count_inducing(settings["num_inducing"], start.num_data)
     M = asked if released else min(asked, start.num_data)
     if M < asked:
         start.notes.append(f"layer {i}: {asked} inducing points asked for, {M} rows: M = {M}")

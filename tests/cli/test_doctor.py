@@ -14,7 +14,8 @@ def test_self_check_and_exit_code(tmp_path):
     done = dgpbench("doctor", cwd=tmp_path)
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[-1] == "all well", done.stdout
-    assert any(line.startswith("ok      self-check") for line in lines) and list(tmp_path.iterdir()) == []
+    assert any(line.startswith("ok      self-check  ") for line in lines) and list(tmp_path.iterdir()) == []
+    assert any(line.startswith("ok      self-check of GPflow") for line in lines)
 
 
 def test_broken_parts_are_found(monkeypatch, tmp_path, capsys):
@@ -34,7 +35,8 @@ def test_a_wrong_number_is_found(monkeypatch):
     from dgpbench.cli import selfcheck
 
     monkeypatch.setattr(selfcheck, "sparse_gp_bounds", lambda: (-150.0, -150.001))
-    assert findings(doctor._self_check) == [("BROKEN", "self-check")]
+    monkeypatch.setattr(selfcheck, "exact_gp_evidence", lambda: (-20.0, -20.0000001))
+    assert findings(doctor._self_check) == [("BROKEN", "self-check"), ("ok", "self-check of GPflow")]
 
 
 def test_products_with_ten_bits_are_found(monkeypatch):

@@ -116,11 +116,14 @@ def independent_key(cfg: dict, data_hash: str, unit: bool) -> str:
             yield prefix, int(node) if isinstance(node, float) and node == int(node) else node
 
     fields, closed = {}, cfg["model"].get("closed_form", False)
-    for section in ("protocol", "model") if closed else ("protocol", "model", "inference", "budget"):
+    own = cfg["model"].get("own_training", False)
+    sections = ("protocol", "model") if closed else ("protocol", "model", "inference", "budget")
+    for section in (name for name in sections if not (own and name == "inference")):
         fields.update(walk(section, cfg[section]))
     fields["dataset.name"] = cfg["dataset"]["name"]
-    if not closed:
+    if not closed and not own:
         fields["precision"] = cfg["precision"]
+    if not closed:
         fields.update({f"likelihood.{name}": value for name, value in cfg["likelihood"].items()})
     if cfg["budget"]["seconds"] is not None and not closed:
         fields["device"], fields["threads"] = cfg["device"], cfg["threads"]
@@ -155,6 +158,17 @@ def test_what_is_optimised_does_not_enter_a_closed_form():
     plain = both("model=linear")
     assert both("model=linear", "inference=ngd_adam", "budget=minute", "precision=float64") == plain
     assert both("model=linear", "protocol.scaling=all") != plain
+
+
+def test_what_another_optimiser_does_not_heed_stays_out_and_its_start_and_budget_enter():
+    plain = both("model=sgpr")
+    assert both("model=sgpr", "inference=ngd_adam", "precision=float64", "budget=default") == plain
+    for setting in ("budget.steps=9", "model.lengthscale=1", "model.frozen_steps=5", "protocol.scaling=all"):
+        assert both("model=sgpr", setting)[1] != plain[1]
+    assert both("model=vgp", "likelihood=student_t") != both("model=vgp")
+    cfg = config.compose(["model=vgp", "likelihood=student_t"])
+    assert config.run_key(cfg, DATA) == independent_key(cfg, DATA, True)
+    assert cfg["inference"]["name"] == "lbfgs"
 
 
 def both(*overrides: str) -> tuple[str, str]:

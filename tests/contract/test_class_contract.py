@@ -13,7 +13,7 @@ from dgpbench.models.base import create
 from dgpbench.store import read
 from dgpbench.store.schema import validate_record
 
-MODELS = ["logistic", "knn", "sgp", "dgp2"]  # of the GPs two: the others differ in their layers only
+MODELS = ["logistic", "knn", "sgp", "dgp2", "vgp"]  # of the GPs: the others differ in their layers only
 ONLY_NUMBERS = [n for n in options("model") if n != "wrapped" and tasks(n) == ("regression",)]
 METRICS = {"test_loglik", "test_accuracy", "test_error", "test_auc", "test_brier", "test_ece"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 import numpy as np
@@ -12,8 +13,12 @@ from dgpbench.gp.likelihoods.base import Likelihood
 from dgpbench.gp.likelihoods.continuous import Beta, Gamma, Gaussian, StudentT
 from dgpbench.gp.likelihoods.discrete import Bernoulli, BernoulliLogit, Ordinal, Poisson
 from dgpbench.gp.likelihoods.multiclass import MultiClass, RobustMax, Softmax
+from dgpbench.gp.parameters import scope
 
-__all__ = ["LIKELIHOODS", "Gaussian", "Likelihood", "MultiClass", "check_targets", "choose", "from_values"]
+__all__ = [
+    *("LIKELIHOODS", "Gaussian", "Likelihood", "MultiClass"),
+    *("check_targets", "choose", "from_values", "of_size"),
+]
 
 KINDS = (Gaussian, Bernoulli, BernoulliLogit, RobustMax, Softmax, StudentT, Beta, Ordinal, Poisson, Gamma)
 LIKELIHOODS: dict[str, type[Likelihood]] = {kind.name: kind for kind in KINDS}
@@ -43,8 +48,13 @@ def choose(cfg: dict, split) -> Likelihood:
 def from_values(cfg: dict, values: dict[str, np.ndarray]) -> Likelihood:
     """The likelihood of a model with these parameters."""
     gps = len(values[f"layer{len(cfg['model']['layers']) - 1}/q_mu"])
-    task = "regression" if "likelihood/variance" in values else "binary" if gps == 1 else "multiclass"
-    levels = len(values["likelihood/edges"]) + 1 if "likelihood/edges" in values else 0
+    return of_size(cfg, gps, scope(values, "likelihood"))
+
+
+def of_size(cfg: dict, gps: int, own: Mapping[str, np.ndarray]) -> Likelihood:
+    """The likelihood over so many GPs that has the parameters `own`."""
+    task = "regression" if "variance" in own else "binary" if gps == 1 else "multiclass"
+    levels = len(own["edges"]) + 1 if "edges" in own else 0
     return _create(cfg, likelihood_name(cfg, task), classes=gps, levels=levels)
 
 
