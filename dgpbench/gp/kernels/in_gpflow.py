@@ -59,9 +59,9 @@ def _theirs(kernel: Kernel, values: Values, dims: tuple[int, ...] | None) -> Any
     if name == "periodic":
         base = gpflow.kernels.SquaredExponential(own["variance"], own["lengthscales"], active_dims=active)
         return gpflow.kernels.Periodic(base, own["period"])
-    kind, names, structure = THEIRS[name]
+    class_name, names, structure = THEIRS[name]
     arguments = {theirs: own[ours] for ours, theirs in names.items()}
-    return getattr(gpflow.kernels, kind)(**structure, **arguments, active_dims=active)
+    return getattr(gpflow.kernels, class_name)(**structure, **arguments, active_dims=active)
 
 
 def from_gpflow(theirs: Any, input_dim: int) -> tuple[Kernel, Values]:
