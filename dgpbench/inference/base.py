@@ -56,6 +56,7 @@ class Bound:
     samples: int = 1
     whole: ClassVar[bool] = False
     evaluations: ClassVar[int] = 2  # of one step that have noise of their own
+    draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
 
     @property
     def columns(self) -> int:
@@ -71,11 +72,6 @@ class Bound:
     def repeats(self) -> int:
         """Entries of `terms` for each row."""
         return self.samples
-
-    @property
-    def draws(self) -> int:
-        """Times that prediction prepares, where `prepare` draws from q."""
-        return 1
 
     @property
     def noise_dim(self) -> int:

@@ -31,7 +31,7 @@ class Drawn(Bound):
     """A subclass has `draw`. `samples` draws of a step are averaged; prediction prepares one at a time."""
 
     @property
-    def draws(self) -> int:
+    def draws(self) -> int:  # type: ignore[override]  # depends on the depth here
         return PREDICTIVE_DRAWS if len(self.model.layers) > 1 else 1
 
     def draw(self, values, numerics: Numerics, key) -> tuple[dict[str, Any], dict[int, tf.Tensor]]:

@@ -195,17 +195,22 @@ class JointGaussian(DrawnMethod):
     fields = {"estimator": Field(str, choices=("sampled", "analytic")), **ADAM_FIELDS}
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        if (reason := super().refuses(model, likelihood)) or self.settings["estimator"] == "sampled":
+        one_layer = len(model.get("layers", ())) < 2
+        if (reason := super().refuses(model, likelihood)) or one_layer or not self.analytic:
             return reason
         if self.cfg["precision"] != "float64":
             return (
-                "inference.estimator=analytic factorises small covariances for each point; use "
+                f"inference={self.settings['name']} factorises small covariances for each point; use "
                 "precision=float64, or inference.estimator=sampled"
             )
         return _correlated(likelihood)
 
+    @property
+    def analytic(self) -> bool:
+        return self.settings["estimator"] == "analytic"
+
     def bound(self, model: DeepGP) -> Joint:
-        analytic = self.settings["estimator"] == "analytic" and len(model.layers) > 1
+        analytic = self.analytic and len(model.layers) > 1
         if analytic and (reason := _correlated(model.likelihood.name)):  # chosen by the data
             raise UserError(reason)
         bound = self.kinds()[analytic](model, self.settings["samples"])

@@ -15,8 +15,9 @@ from inference_tools import (
 )
 
 from dgpbench.config import compose
+from dgpbench.config.targets import create_method
 from dgpbench.errors import UserError
-from dgpbench.gp.likelihoods import Bernoulli
+from dgpbench.gp.likelihoods import LIKELIHOODS, Bernoulli
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.joint import Joint, Marginalised
@@ -124,20 +125,24 @@ def test_gradient_against_finite_differences(kind):
     assert gradient_gap(bound, values, X, Y, names) < 1e-5
 
 
-@pytest.mark.parametrize(
-    "words", [["precision=mixed"], ["precision=float64", "inference.estimator=analytic"]]
-)
+@pytest.mark.parametrize("words", [["precision=mixed", "inference.estimator=sampled"], ["precision=float64"]])
 def test_minibatches_checkpoints_and_blocks_end_in_the_same_bits(words):
     X, Y = data(20, D=2)
     assert resumes_bitwise(["inference=joint", "model=dgp2", "model.num_inducing=4", *words], X, Y)
 
 
-def test_too_many_hidden_inducing_outputs_are_refused():
-    from dgpbench.config.targets import create_method
+def test_classes_that_the_data_choose_are_refused_by_the_analytic_estimator():
+    _, _, model, _ = _model("model=dgp2")
+    model = type(model)(model.layers, LIKELIHOODS["robustmax"](classes=3))
+    method = create_method(compose(["inference=joint", "model=dgp2", "precision=float64"]))
+    with pytest.raises(UserError, match="robustmax compares outputs"):
+        method.bound(model)
 
+
+def test_too_many_hidden_inducing_outputs_are_refused():
     X, Y, model, _ = _model("model=dgp2", "model.width=1500")
     with pytest.raises(UserError, match="4,500 inducing outputs, at most 4,000"):
-        create_method(compose(["inference=joint", "model=dgp2"])).bound(model)
+        create_method(compose(["inference=joint", "model=dgp2", "precision=float64"])).bound(model)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +151,8 @@ def test_too_many_hidden_inducing_outputs_are_refused():
         (["model=lv_gp"], "latent variables"),
         (["model=dgp2", "precision=float32"], "precision=mixed or float64"),
         (["model=sgp", "model.output_gps=1"], "output_gps"),
-        (["model=dgp2", "inference.estimator=analytic"], "precision=float64"),
-        (["inference.estimator=analytic", "precision=float64", "likelihood=softmax"], "estimator=sampled"),
+        (["model=dgp2", "precision=mixed"], "precision=float64, or inference.estimator=sampled"),
+        (["precision=float64", "likelihood=softmax"], "estimator=sampled"),
         (["model=dgp2", "inference.estimator=exact"], "sampled"),
     ],
 )
