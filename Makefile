@@ -9,7 +9,7 @@ ARGS ?=
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install run test test-fast test-cluster test-kill test-throughput lint perf perf-envs repro clean
+.PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -22,10 +22,29 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "$(PYTHON) cannot make environments; install its venv module (Debian, Ubuntu: python3-venv)." >&2; exit 1; }
 
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+# Every file is checked against the sha256 in requirements.lock. Where a package mirror has other builds of the same
+# versions, they are installed without, and that is said; LOCK=strict refuses them.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+LOCK ?=
+
+$(STAMP): pyproject.toml constraints.txt requirements.lock | $(BIN)/python
 	@echo "Installing dgpbench and what it needs into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PIP) --require-hashes -r requirements.lock && $(PIP) --no-deps --no-build-isolation -e . || { \
+	  [ "$(LOCK)" != strict ] || exit 1; \
+	  echo "note: not all files of requirements.lock can be had here; the same versions without their sha256" >&2; \
+	  $(PIP) -c constraints.txt -e '.[dev]'; }
 	@touch $@
+
+lock: $(STAMP)  ## write requirements.lock anew, after a change of constraints.txt
+	@$(BIN)/python .ci/lock.py
+
+audit: $(STAMP)  ## known vulnerabilities of the locked versions (pip-audit, where the network allows)
+	@[ -e .audit-env/bin/pip-audit ] || { $(BIN)/python -m venv .audit-env && \
+	  .audit-env/bin/python -m pip install -qq --disable-pip-version-check pip-audit==2.10.1; }
+	@.audit-env/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
+
+licences: $(STAMP)  ## the licence of every installed package
+	@$(BIN)/python .ci/licences.py
 
 venv: $(BIN)/python  ## make .venv (PYTHON=python3.11 names the interpreter)
 
@@ -34,11 +53,11 @@ install: $(STAMP)  ## make .venv and install dgpbench into it
 run: $(STAMP)  ## train and evaluate; ARGS="model=dgp3 dataset=kin8nm" passes overrides on
 	@$(BIN)/dgpbench run $(ARGS)
 
-test: $(STAMP)  ## run all tests in JOBS=2 processes; ARGS are passed to pytest
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
-
-test-fast: $(STAMP)  ## run the tests but those marked slow
+test: $(STAMP)  ## run the fast tests in JOBS=2 processes; ARGS are passed to pytest
 	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+
+test-slow: $(STAMP)  ## run the tests marked slow: chains, kills, docs that train
+	@$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)
 
 # Ray comes into an environment of its own that also sees the packages of .venv.
 RAY_ENV := $(or $(DGPBENCH_RAY_ENV),.ray-env)
@@ -46,21 +65,32 @@ RAY_ENV := $(or $(DGPBENCH_RAY_ENV),.ray-env)
 test-cluster: $(STAMP)  ## sweeps on a real one-node SLURM (Debian packages, root) and a real local Ray
 	@[ -e $(RAY_ENV)/.installed ] || { \
 	  echo "Installing Ray into $(RAY_ENV) (once)"; $(BIN)/python -m venv $(RAY_ENV) && \
-	  $(RAY_ENV)/bin/python -m pip install -qq --disable-pip-version-check 'ray>=2.9,<3' && \
+	  $(RAY_ENV)/bin/python -m pip install -qq --disable-pip-version-check 'ray==2.60.0' && \
 	  $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 	    > "$$($(RAY_ENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dgpbench.pth" && \
 	  touch $(RAY_ENV)/.installed; \
 	} || echo "note: Ray cannot be installed (see above): its test is skipped" >&2
 	@DGPBENCH_TEST_CLUSTER=1 DGPBENCH_RAY_ENV=$(abspath $(RAY_ENV)) $(BIN)/python -m pytest -s tests/cluster $(ARGS)
 
-test-kill: $(STAMP)  ## five SIGKILLs over a sweep of dgp2, then the numbers of an undisturbed one (minutes)
-	@DGPBENCH_TEST_KILL=1 $(BIN)/python -m pytest -s tests/sweep/test_sweep_kills.py $(ARGS)
+KILLS ?= 100
+test-kill: $(STAMP)  ## KILLS=100 random SIGKILLs over sweeps, then the numbers of undisturbed ones (minutes)
+	@DGPBENCH_TEST_KILL=1 DGPBENCH_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/sweep/test_sweep_kills.py $(ARGS)
+
+MINUTES ?= 10
+soak: $(STAMP)  ## sweeps of 200 tiny units under random faults for MINUTES=10, then `dgpbench verify`
+	@DGPBENCH_SOAK_MINUTES=$(MINUTES) $(BIN)/python -m pytest -s tests/sweep/test_sweep_kills.py -k soak $(ARGS)
+
+FUZZ ?= 50
+test-fuzz: $(STAMP)  ## FUZZ=50 times the fuzzing of `make test`: records, plans, leases, checkpoints, CSV, words
+	@DGPBENCH_FUZZ=$(FUZZ) $(BIN)/python -m pytest -s tests/fuzz $(ARGS)
 
 test-throughput: $(STAMP)  ## 20 units of 10 s and more: a sweep beside one process per unit (minutes, idle machine)
 	@DGPBENCH_TEST_THROUGHPUT=1 $(BIN)/python -m pytest -s tests/sweep/test_sweep_throughput.py $(ARGS)
 
-lint: $(STAMP)  ## check style
+lint: $(STAMP)  ## check style, format and types
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
 
 repro: $(STAMP)  ## run the published tables' cells, cheapest first, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)

@@ -1,3 +1,70 @@
-"""dgpbench: fair, fast, repeatable comparisons of deep Gaussian processes."""
+"""dgpbench: fair, fast, repeatable comparisons of deep Gaussian processes.
+
+    import dgpbench
+
+    run = dgpbench.run("model=dgp2", "dataset=energy")
+    dgpbench.load(run).predict(X)
+    dgpbench.sweep("model=sgp,dgp2", "dataset=energy,concrete")
+    dgpbench.results("dataset=energy")
+    dgpbench.tune("dataset=energy", "inference.adam.learning_rate=log(1e-3,1e-1)", trials=20)
+    dgpbench.Regressor(model="dgp2").fit(X, y).predict(X, return_std=True)
+
+Names are imported when they are first used: `import dgpbench` itself loads nothing heavy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dgpbench.api.estimators import Classifier, Regressor
+    from dgpbench.api.fitted import Fitted, Prediction, load
+    from dgpbench.api.frame import results
+    from dgpbench.api.runs import Run, run, sweep
+    from dgpbench.errors import RunFailed, UserError
+    from dgpbench.tuning.study import Study, tune
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "Classifier": "api.estimators",
+    "Fitted": "api.fitted",
+    "Prediction": "api.fitted",
+    "Regressor": "api.estimators",
+    "Run": "api.runs",
+    "RunFailed": "errors",
+    "Study": "tuning.study",
+    "UserError": "errors",
+    "load": "api.fitted",
+    "results": "api.frame",
+    "run": "api.runs",
+    "tune": "tuning.study",
+}
+__all__ = [
+    "Classifier",
+    "Fitted",
+    "Prediction",
+    "Regressor",
+    "Run",
+    "RunFailed",
+    "Study",
+    "UserError",
+    "load",
+    "results",
+    "run",
+    "sweep",
+    "tune",
+]
+
+
+def __getattr__(name: str):
+    if name == "sweep":  # the package of that name, which can be called
+        return import_module("dgpbench.sweep")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

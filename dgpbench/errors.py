@@ -1,5 +1,22 @@
 """The one exception that means "the user can fix this": one clear line, exit code 2, no traceback."""
 
+import errno
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+DISK_FAULTS = (*NO_SPACE, errno.EROFS, errno.EIO, errno.ESTALE)  # true of the machine, not of what runs on it
+
+
+def disk_fault(error: OSError) -> str:
+    """A fault of the disk as one line with what to do."""
+    where = f": {error.filename}" if error.filename else ""
+    return (
+        f"{error.strerror or error}{where}; free space, see to the disk, or name another folder with "
+        "paths.results=DIR or paths.datasets=DIR"
+    )
+
 
 class UserError(Exception):
     """Bad input. The message says what was wrong, what is allowed and what to do."""
@@ -16,3 +33,37 @@ class Interrupted(Exception):
         default = f"stopped by signal {signal_number} at step {step}; the same command resumes it"
         super().__init__(text or default)
         self.signal_number = signal_number
+
+
+class RunFailed(Exception):
+    """A run asked for from Python did not end well; `run` has its record, with the reason."""
+
+    def __init__(self, run):
+        record = run.record
+        reason = " ".join(str(record["reason"] or "no reason recorded").split())
+        super().__init__(f"run {record['status']}: {reason}; record: {run.path}")
+        self.run = run
+
+
+def in_user_file(error: BaseException) -> str:
+    """' (mine.py, line 12, in fit)': the last place of an error in a file of the user's own; '' if none is.
+
+    Files of this package and of installed ones are not the user's.
+    """
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        path = Path(code.co_filename)
+        inside = PACKAGE in path.parents or {"site-packages", "dist-packages"} & set(path.parts)
+        if path.is_file() and not inside and not _standard(path):
+            place = f" ({path.name}, line {trace.tb_lineno}, in {code.co_name})"
+        trace = trace.tb_next
+    return place
+
+
+def _standard(path: Path) -> bool:
+    """Whether a file is of Python's own library, or its command."""
+    import os
+
+    library = Path(os.__file__).resolve().parent
+    return library in path.resolve().parents or path.name in ("dgpbench", "__main__.py")

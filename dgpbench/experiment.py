@@ -5,23 +5,29 @@ config -> split -> model -> train -> predict -> metrics -> record; each arrow is
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
-from dgpbench.config.protocol import num_splits
+from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.data import Split, load_split
+from dgpbench.data.readers.user_file import input_names
+from dgpbench.data.transform import Transform
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import Diverged, Interrupted, UserError
-from dgpbench.evaluate import Evaluation, evaluate
-from dgpbench.machine import describe_device, git_commit, versions
+from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault, in_user_file
+from dgpbench.evaluate import Evaluation, Progress, evaluate
+from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
 from dgpbench.store import read
+from dgpbench.store.disk import plain_arrays
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
-from dgpbench.store.write import ensure_writable, plain_arrays, write_unit
+from dgpbench.store.write import ensure_writable, write_unit
 
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 
@@ -36,11 +42,16 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
     split = load_split(cfg, note)
+    if is_trial(cfg):
+        split = split.on_validation()
+    timed = cfg["budget"]["seconds"] is not None  # the key then needs the model's device and threads
+    if not force and not timed and (done := _done(cfg, split)):
+        return done, True
     model = create(cfg)
     check_task(model, cfg["model"]["name"], split)
     cfg = _with_machine(cfg, model)
     key = run_key(cfg, split.data_hash)
-    if not force and (done := find_done(cfg["paths"]["results"], cfg, key)):
+    if not force and timed and (done := _done(cfg, split)):
         return done, True
     run = _context(cfg, key, note, reporter)
     if force:
@@ -48,17 +59,26 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     facts = _facts(cfg, split, model, key)
     reporter.plan(plan_lines(cfg, split, model, run.seed))
 
+    forget_peak_memory()
     began = time.perf_counter()
     outcome: dict = {"status": "done"}
     companions: dict = {}
     try:
-        trained = model.fit(split, run)
-        outcome |= _training(trained)
-        evaluation = evaluate_model(model, split, cfg, run.seed)
-        outcome |= {"metrics": evaluation.metrics, "details": evaluation.details}
+        with _same_folder():
+            trained = model.fit(split, run)
+            outcome |= _training(trained)
+            reporter.stop()
+            reporter.note(f"evaluating on {split.n_test:,} test rows")
+            evaluation = evaluate_model(model, split, cfg, run.seed, reporter.rows)
+            metrics = scores(evaluation, model, split, cfg, run.seed)
+        outcome |= _scores(evaluation) | {"metrics": metrics}
         for text in evaluation.notes:
             note(text)
-        companions = _companions(evaluation, model)
+        if not is_trial(cfg):
+            companions = _companions(evaluation, model, _transform(cfg, split))
+            if getattr(model, "keeps_rows", False):
+                size = sum(array.nbytes for array in companions["params"].values()) / 1e6
+                note(f"predictions need training rows: params.npz keeps them, {size:.1f} MB")
     except UserError:
         raise
     except Diverged as error:
@@ -66,15 +86,38 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     except Interrupted as error:
         _write(cfg, facts | {"status": "interrupted", "reason": str(error)}, began, notes, {}, force)
         raise
+    except OSError as error:
+        if error.errno in DISK_FAULTS:
+            raise UserError(disk_fault(error)) from error
+        outcome = _failure(error)
     except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
-        kind = type(error).__name__
-        status = "oom" if kind in OUT_OF_MEMORY else "failed"
-        reason = f"{kind}: {str(error).splitlines()[0] if str(error) else 'no message'}"
-        outcome = {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+        outcome = _failure(error)
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":
         run.forget()
     return unit, False
+
+
+@contextmanager
+def _same_folder() -> Iterator[None]:
+    """Come back to the current folder, wherever a model goes: relative paths mean what they meant."""
+    here = os.getcwd()
+    try:
+        yield
+    finally:
+        os.chdir(here)
+
+
+def _failure(error: Exception) -> dict:
+    kind = type(error).__name__
+    status = "oom" if kind in OUT_OF_MEMORY else "failed"
+    reason = f"{kind}: {(str(error).splitlines() or ['no message'])[0]}{in_user_file(error)}"
+    return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+
+
+def _done(cfg: dict, split: Split) -> Unit | None:
+    """The finished unit of a config, found without its model: before TensorFlow is needed."""
+    return find_done(cfg["paths"]["results"], cfg, run_key(cfg, split.data_hash))
 
 
 def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:
@@ -82,19 +125,22 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     record = unit.record
     cfg = cfg or record["config"]
     split = load_split(cfg, note)
+    if is_trial(cfg):
+        split = split.on_validation()
     if split.data_hash != record["data_hash"]:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
     model.load_parameters(read.parameters(unit))
     evaluation = evaluate_model(model, split, cfg, run_seed(cfg))
+    metrics = scores(evaluation, model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:
         note(text)
-    kept = {k: v for k, v in record.items() if k not in ("metrics", "details", "finished", "schema", "files")}
+    kept = {k: v for k, v in record.items() if k not in ("finished", "schema", "files")}
     for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
         kept.pop(name)
-    kept |= {"metrics": evaluation.metrics, "details": evaluation.details, "versions": versions()}
-    results = unit.path.parents[4]
-    return write_unit(results, build_record(cfg, **kept), **_companions(evaluation, model), force=True)
+    kept |= _scores(evaluation) | {"metrics": metrics, "versions": versions()}
+    results, companions = unit.path.parents[4], _companions(evaluation, model, _transform(cfg, split))
+    return write_unit(results, build_record(cfg, **kept), **companions, force=True)
 
 
 def run_seed(cfg: dict) -> int:
@@ -102,20 +148,47 @@ def run_seed(cfg: dict) -> int:
     return cfg["seed"] + (cfg["split"] if cfg["protocol"]["split_rule"] == "fixed_zero" else 0)
 
 
-def evaluate_model(model, split: Split, cfg: dict, seed: int) -> Evaluation:
-    """Score a fitted model; latent variables take more test samples than inner layers do."""
+def evaluation_protocol(model, cfg: dict) -> dict:
+    """The protocol as a model needs it: latent variables take more test samples than inner layers do."""
     protocol = dict(cfg["protocol"])
     if getattr(model, "latent", False):
         protocol |= {"test_samples": protocol["latent_samples"]}
     if getattr(model, "discrete", False):
         protocol |= {"kde_rows": 0}  # draws on a few values have no density to estimate
-    return evaluate(model.predict, split, protocol, seed, getattr(model, "log_density", None))
+    return protocol
+
+
+def evaluate_model(model, split: Split, cfg: dict, seed: int, progress: Progress | None = None) -> Evaluation:
+    """Scores of a fitted model on the rows its protocol evaluates: test, or validation in a tuning trial."""
+    protocol = evaluation_protocol(model, cfg)
+    density, threads = getattr(model, "log_density", None), getattr(model, "threads", None) or 1
+    return evaluate(model.predict, split, protocol, seed, density, threads, progress)
+
+
+def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) -> dict:
+    """Metrics for the record: those of the test rows, and where rows are held out for tuning, theirs too.
+
+    A tuning trial has validation metrics only.
+    """
+    if is_trial(cfg):
+        return _validation_names(evaluation.metrics)
+    if split.rows_valid is None:
+        return evaluation.metrics
+    held_out = evaluate_model(model, split.on_validation(), cfg, seed)
+    return evaluation.metrics | _validation_names(held_out.metrics)
+
+
+def _validation_names(metrics: dict) -> dict:
+    return {
+        name.replace("test_", "valid_", 1): value for name, value in metrics.items() if name[:5] == "test_"
+    }
 
 
 def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str]]:
     """Plan of a unit as (name, text) pairs, for the user to see before it runs."""
     inference, budget, protocol = cfg["inference"], cfg["budget"], cfg["protocol"]
-    sizes = f"{split.n_train:,} train + {split.n_test:,} test rows, {split.dim} inputs"
+    scored = "validation" if is_trial(cfg) else "test"
+    sizes = f"{split.n_train:,} train + {split.n_test:,} {scored} rows, {split.dim} inputs"
     if split.classes:
         sizes += f", {split.n_classes} classes"
     splits = num_splits(cfg["dataset"], protocol)
@@ -197,12 +270,28 @@ def _training(trained) -> dict:
     return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
 
 
-def _companions(evaluation: Evaluation, model) -> dict:
-    params = plain_arrays(model.parameters())  # what cannot be stored is known before the record is written
+def _scores(evaluation: Evaluation) -> dict:
+    return {
+        "metrics": evaluation.metrics,
+        "details": evaluation.details,
+        "predict_seconds": evaluation.predict_seconds,
+        "evaluate_seconds": evaluation.seconds,
+    }
+
+
+def _transform(cfg: dict, split: Split) -> Transform:
+    return Transform.of(split, input_names(cfg["dataset"]))
+
+
+def _companions(evaluation: Evaluation, model, transform: Transform) -> dict:
+    """The files beside a record; what cannot be stored is known before the record is written."""
+    values = model.parameters()
+    params = plain_arrays(values | transform.arrays() if values else {})
     return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": params}
 
 
 def _write(cfg, fields: dict, began: float, notes: list[str], companions: dict, force: bool) -> Unit:
     fields = fields | {"wall_seconds": time.perf_counter() - began, "notes": notes, "versions": versions()}
+    fields["peak_memory_bytes"] = peak_memory()
     redo = force and fields["status"] == "done"  # a done record gives way to nothing less
     return write_unit(cfg["paths"]["results"], build_record(cfg, **fields), **companions, force=redo)

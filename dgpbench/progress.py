@@ -59,12 +59,16 @@ class Reporter(Silent):
     def start(self, total_steps: int | None, total_seconds: float | None) -> None:
         self._steps, self._seconds = total_steps, total_seconds
         self._began, self._last, self._line = time.monotonic(), -math.inf, ""
+        self._open("compiling", total_steps if total_steps else total_seconds)
+
+    def _open(self, text: str, total: float | None) -> None:
+        """A live line on a terminal."""
         if self.verbosity >= 0 and self._err.is_terminal:
             from rich.progress import BarColumn, Progress, TextColumn
 
             columns = (BarColumn(20), TextColumn("{task.description}"))
             self._bar = Progress(*columns, console=self._err, transient=True)
-            self._task = self._bar.add_task("compiling", total=total_steps if total_steps else total_seconds)
+            self._task = self._bar.add_task(text, total=total)
             self._bar.start()
 
     def update(self, step: int, bound: float, steps_per_second: float, seconds_left: float | None) -> None:
@@ -76,6 +80,27 @@ class Reporter(Silent):
             done = step if self._steps else time.monotonic() - self._began
             self._bar.update(self._task, completed=done, description=self._line)
         elif time.monotonic() - self._last >= PLAIN_SECONDS / (5 if self.verbosity > 0 else 1):
+            self._plain()
+
+    def rows(self, done: int, total: int) -> None:
+        """One look at the evaluation: called before it and after each chunk of test rows. A short one leaves
+        no line behind."""
+        if self.verbosity < 0:
+            return
+        text = f"evaluating  {done:,}/{total:,} test rows"
+        if done == 0:
+            self._began = self._last = time.monotonic()
+            self._open(text, total)
+            return
+        passed = time.monotonic() - self._began
+        text += f"  {done / max(passed, 1e-9):,.0f} rows/s  {clock(passed * (total - done) / done)} left"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=text)
+            if done >= total:
+                self._bar.stop()
+                self._bar = None
+        elif time.monotonic() - self._last >= PLAIN_SECONDS / (5 if self.verbosity > 0 else 1):
+            self._line = text
             self._plain()
 
     def stop(self) -> None:
@@ -100,6 +125,8 @@ class Reporter(Silent):
             for row in rows:
                 table.add_row(*row[: 1 + len(units)])
             self._out.print(table)
+        if text := times(record):
+            self._show(self._out, text)
         self._show(self._out, f"record: {path}")
 
     def _describe(self, step: int, bound: float, rate: float, left: float | None) -> str:
@@ -121,6 +148,16 @@ class Reporter(Silent):
     @staticmethod
     def _show(console: Console, text: str) -> None:
         console.print(text, markup=False, soft_wrap=True)
+
+
+def times(record: dict) -> str:
+    """'training 12.3 s, evaluation 1.4 s, in all 15.9 s', as far as the record tells."""
+    parts = (
+        ("training", (record.get("training") or {}).get("seconds")),
+        ("evaluation", record.get("evaluate_seconds")),
+        ("in all", record.get("wall_seconds")),
+    )
+    return ", ".join(f"{name} {value:.3g} s" for name, value in parts if value is not None)
 
 
 def clock(seconds: float) -> str:

@@ -9,21 +9,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from dgpbench.api.fitted import predictive_chunks, train
 from dgpbench.config import compose
+from dgpbench.config.targets import load_class
+from dgpbench.data.labels import task_of
 from dgpbench.data.split import Split
-from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import Diverged, Interrupted, UserError
-from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
+from dgpbench.engine.context import RunContext
+from dgpbench.errors import UserError
+from dgpbench.evaluate.evaluation import chunk_seed
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models.base import create, load_class
 
 QUICK = ("budget.steps=10", "budget.seconds=null", "protocol.test_samples=10", "engine.xla=false")
 OUTPUTS = ("auto", "predict", "sample")
+CLIP = 1e-12  # of class probabilities, as in that package
 
 
 class BenchmarkModel:
@@ -46,31 +47,14 @@ class BenchmarkModel:
         """Train from scratch; a second call with data of the same shape reuses the compiled steps."""
         if np.ndim(X) != 2 or np.ndim(Y) != 2 or len(X) != len(Y):
             raise UserError(f"fit takes X (N, D) and Y (N, P); got shapes {np.shape(X)} and {np.shape(Y)}")
-        self.model, self._samplings, self._outputs = create(self.cfg), 0, np.shape(Y)[1]
-        budget, engine = self.cfg["budget"], self.cfg["engine"]
-        with TemporaryDirectory() as folder:
-            run = RunContext(
-                key="",
-                folder=Path(folder),
-                seed=self.cfg["seed"],
-                steps=budget["steps"],
-                seconds=budget["seconds"],
-                reporter=Silent(),
-                note=self.notes.append,
-                block_seconds=engine["block_seconds"],
-                checkpoint_seconds=np.inf,
-            )
-            try:
-                self.model.fit(Split.from_arrays(X, Y), run)
-            except Interrupted as error:  # nothing stays here from which a run could resume
-                raise KeyboardInterrupt from error
+        self._samplings, self._outputs = 0, np.shape(Y)[1]
+        self.model = train(self.cfg, Split.from_arrays(X, Y), self.notes.append)
 
     def predict(self, Xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of y (N, P), likelihood noise included."""
-        protocol = self.cfg["protocol"]
-        rows = chunk_rows(protocol["test_samples"], protocol["draws"], self._outputs)
-        parts = self._predictive(Xs, protocol["test_samples"], self.cfg["seed"], rows, protocol["draws"])
-        moments = [(p.mixture_mean(), p.mixture_sd() ** 2) for p in parts]
+        protocol, seed = self.cfg["protocol"], self.cfg["seed"]
+        parts = predictive_chunks(self._fitted(), np.asarray(Xs, np.float64), protocol, seed, self._outputs)
+        moments = [(p.mixture_mean(), p.mixture_sd() ** 2) for _, p in parts]
         mean, var = (np.concatenate(values) for values in zip(*moments, strict=True))
         return mean, var
 
@@ -78,33 +62,59 @@ class BenchmarkModel:
         """Draws of y (S, N, P), one per sample of the inner layers. Every call draws anew."""
         self._samplings += 1
         seed = chunk_seed(self.cfg["seed"], 2**31 + self._samplings)  # apart from the seeds of predict
-        rows = chunk_rows(num_samples, num_samples, self._outputs)
-        parts = self._predictive(Xs, num_samples, seed, rows)
-        return np.concatenate([p.draw(num_samples, seed, i * rows) for i, p in enumerate(parts)], 1)
+        counts = {"test_samples": num_samples, "draws": num_samples}
+        parts = predictive_chunks(self._fitted(), np.asarray(Xs, np.float64), counts, seed, self._outputs)
+        return np.concatenate([p.draw(num_samples, seed, start) for start, p in parts], 1)
 
-    def _predictive(self, Xs, samples: int, seed: int, rows: int, draws: int = 0) -> Iterator[Predictive]:
-        """The chunks and seeds of an evaluation; a model without a density is asked for `draws` of y."""
+    def _fitted(self):
         if self.model is None:
             raise UserError("the model is not fitted; call fit(X, Y) first")
-        Xs = np.asarray(Xs, np.float64)
-        for index, start in enumerate(range(0, len(Xs), rows)):
-            part, part_seed = Xs[start : start + rows], chunk_seed(seed, index)
-            predictive = self.model.predict(part, samples, part_seed)
-            if predictive.kind == "draws" and samples < draws:
-                samples = draws
-                predictive = self.model.predict(part, samples, part_seed)
-            if problem := predictive.problem():
-                raise Diverged(problem)
-            yield predictive
+        return self.model
+
+
+class ClassificationBenchmarkModel:
+    """Any dgpbench model that takes classes as a classification model of bayesian_benchmarks, for K classes.
+
+    Labels are 0 ... K-1, as that package has them.
+    """
+
+    def __init__(
+        self,
+        K: int,
+        is_test: bool = False,
+        seed: int = 0,
+        model: str = "dgp2",
+        overrides: Sequence[str] = (),
+    ):
+        self.K = int(K)
+        self.cfg = compose([f"model={model}", f"seed={seed}", *(QUICK if is_test else ()), *overrides])
+        self.cfg["dataset"] = {"name": "arrays", "task": task_of(self.K)}
+        self.notes: list[str] = []
+        self.model = None
+
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> None:
+        """Train from scratch on X (N, D) and labels Y (N, 1)."""
+        if np.ndim(X) != 2 or np.shape(Y) != (len(X), 1):
+            raise UserError(f"fit takes X (N, D) and Y (N, 1); got shapes {np.shape(X)} and {np.shape(Y)}")
+        if not np.isin(Y, np.arange(self.K)).all():
+            raise UserError(f"labels must be 0 to {self.K - 1}; Y has others")
+        split = Split.from_arrays(X, Y, task=task_of(self.K), n_classes=self.K)
+        self.model = train(self.cfg, split, self.notes.append)
+
+    def predict(self, Xs: np.ndarray) -> np.ndarray:
+        """Class probabilities (N, K)."""
+        if self.model is None:
+            raise UserError("the model is not fitted; call fit(X, Y) first")
+        protocol, seed = self.cfg["protocol"], self.cfg["seed"]
+        parts = predictive_chunks(self.model, np.asarray(Xs, np.float64), protocol, seed, 1, self.K)
+        return np.concatenate([part.probs for _, part in parts])
 
 
 class Wrapped:
-    """A regression model of bayesian_benchmarks as a model of this harness (`model.wrapped: module.Class`).
+    """A model of bayesian_benchmarks as a model of this harness (`model.wrapped: module.Class`).
 
     Such models draw from numpy's global generator; it is seeded for each call and put back afterwards.
     """
-
-    tasks = ("regression",)
 
     def __init__(self, cfg: dict):
         settings = cfg["model"]
@@ -114,11 +124,14 @@ class Wrapped:
         if self.output not in OUTPUTS:
             raise UserError(f"model.output={self.output} is not allowed; give one of {', '.join(OUTPUTS)}")
         self.options = {"is_test": settings["is_test"]}
-        self.factory = load_class("model.wrapped", self.name) if "." in self.name else _by_name(self.name)
+        classes = cfg["dataset"]["task"] != "regression"
+        given = "." in self.name
+        self.factory = load_class("model.wrapped", self.name) if given else _by_name(self.name, classes)
         self.model = None
 
     def fit(self, split: Split, run: RunContext) -> None:
-        options = self.options | {"seed": run.seed}
+        options = self.options | {"seed": run.seed} | ({"K": split.n_classes} if split.n_classes else {})
+        self.classes = split.n_classes
         takes = inspect.signature(self.factory).parameters
         if not any(p.kind is p.VAR_KEYWORD for p in takes.values()):
             options = {name: value for name, value in options.items() if name in takes}  # older: no seed
@@ -127,8 +140,13 @@ class Wrapped:
             self.model.fit(split.X_train, split.Y_train)
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """One Gaussian from mean and variance (or S of them, if they are (S, N, P)), else draws."""
+        """One Gaussian from mean and variance (or S of them, if they are (S, N, P)), else draws; of classes
+        their probabilities, averaged over samples and clipped as that package does."""
         with _numpy_seed(seed):
+            if self.classes:
+                probs = np.clip(np.asarray(self.model.predict(X), np.float64), CLIP, 1.0 - CLIP)
+                probs = probs / probs.sum(-1, keepdims=True)
+                return Predictive(probs=probs if probs.ndim == 2 else probs.mean(0))
             if self.output == "sample" or (self.output == "auto" and not hasattr(self.model, "predict")):
                 return Predictive(draws=np.asarray(self.model.sample(X, samples)))
             try:
@@ -149,7 +167,7 @@ class Wrapped:
         )
 
 
-def _by_name(name: str) -> type:
+def _by_name(name: str, classes: bool = False) -> type:
     """A model of bayesian_benchmarks itself, e.g. svm."""
     try:
         from bayesian_benchmarks.models import get_model
@@ -158,10 +176,11 @@ def _by_name(name: str) -> type:
             f"model.wrapped={name} is a model of bayesian_benchmarks, which cannot be imported ({error}); "
             "install it, or give module.Class"
         ) from error
-    if name not in get_model.all_regression_models:
-        known = ", ".join(get_model.all_regression_models)
+    all_models = get_model.all_classification_models if classes else get_model.all_regression_models
+    if name not in all_models:
+        known = ", ".join(all_models)
         raise UserError(f"model.wrapped={name} is no model of bayesian_benchmarks; it has: {known}")
-    return get_model.get_regression_model(name)
+    return (get_model.get_classification_model if classes else get_model.get_regression_model)(name)
 
 
 @contextmanager

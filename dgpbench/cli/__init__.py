@@ -11,21 +11,26 @@ from collections.abc import Sequence
 
 from dgpbench import __version__
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.errors import Interrupted, UserError
+from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 
 # Each verb's module has add_parser(subparsers) and main(args) -> exit code.
 VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
     "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
+    "tune": ("dgpbench.cli.tune", "choose settings on validation rows, then refit the best"),
     "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
     "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.cli.show", "finished runs as a table"),
+    "predict": ("dgpbench.cli.predict", "predictions of a finished run at new inputs"),
+    "compare": ("dgpbench.cli.compare", "compare models on datasets, from plain runs"),
+    "plot": ("dgpbench.cli.plot", "draw runs: curves, predictions, calibration"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
     "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
     "repro": ("dgpbench.cli.repro", "run the cells of the published tables, cheapest first"),
     "merge": ("dgpbench.cli.merge", "take in results from another machine"),
+    "verify": ("dgpbench.cli.verify", "check all results: schema, keys, checksums, metrics"),
     "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
     "perf": ("dgpbench.cli.perf", "measure training steps beside GPflow, GPflux and GPyTorch"),
@@ -34,7 +39,8 @@ VERBS = {
 }
 COMPLETE = "_complete"
 WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
-FILE_ERRORS = (errno.ENOSPC, errno.EACCES, errno.EPERM, errno.EROFS, errno.EDQUOT, errno.ENOTDIR)
+PLACE_ERRORS = (errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
+FILE_ERRORS = (*DISK_FAULTS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,11 +51,18 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> None:
+    if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
+        from dgpbench.cli.supervise import supervised
+
+        sys.exit(supervised(sys.argv[2:], main))
     sys.exit(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 or 143 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what the terminal has no letter for is written out
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except UserError as error:
@@ -62,14 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
+        if error.errno in PLACE_ERRORS and error.filename:
+            return _fail(f"{error.strerror}: {error.filename}; name another file or folder", 2)
         if error.errno not in FILE_ERRORS:
             raise
-        where = f": {error.filename}" if error.filename else ""
-        return _fail(
-            f"{error.strerror}{where}; free space or name another folder with paths.results=DIR "
-            "or paths.datasets=DIR",
-            2,
-        )
+        return _fail(disk_fault(error), 2)
 
 
 def _fail(message: str, code: int) -> int:
@@ -91,10 +101,10 @@ def _dispatch(argv: list[str]) -> int:
         return 0
     if verb not in VERBS:
         raise UserError(f"unknown command '{verb}'{did_you_mean(verb, VERBS)}")
-    return _run_verb(verb, argv)
+    return run_verb(verb, argv)
 
 
-def _run_verb(verb: str, argv: list[str]) -> int:
+def run_verb(verb: str, argv: list[str]) -> int:
     module = importlib.import_module(VERBS[verb][0])
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))
@@ -103,7 +113,7 @@ def _run_verb(verb: str, argv: list[str]) -> int:
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")
-            takes_overrides = verb in ("run", "sweep")
+            takes_overrides = verb in ("run", "sweep", "tune")
             hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if takes_overrides else ""
             raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
         words.append(word)
@@ -122,7 +132,7 @@ def _overview() -> str:
             "commands:",
             *lines,
             "",
-            "  dgpbench run model=dgp3 dataset=kin8nm    one run; `dgpbench run --help` lists all settings",
+            "  dgpbench run model=dgp3 dataset=kin8nm    one run; more with `dgpbench run --help`",
             "  dgpbench COMMAND --help                   more about a command",
             "  dgpbench --version",
         ]

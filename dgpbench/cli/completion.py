@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.kernel_names import FAMILIES
+from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
 
 SCRIPTS = {
@@ -45,8 +46,20 @@ complete -c dgpbench -f -a '(__dgpbench)'
 """,
 }
 FLAGS = {
-    "run": ("--force", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
-    "rescore": ("--results", "--quiet", "--help"),
+    "run": ("--force", "--multirun", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
+    "tune": (
+        "--trials",
+        "--seed",
+        "--sampler",
+        "--dry-run",
+        "--config-dir",
+        "--verbose",
+        "--quiet",
+        "--help",
+    ),
+    "predict": ("--output", "--quantiles", "--results", "--help"),
+    "merge": ("--results", "--allow", "--help"),
+    "rescore": ("--results", "--allow", "--quiet", "--help"),
     "tables": (
         "--compare",
         "--show",
@@ -57,11 +70,39 @@ FLAGS = {
         "--frontier",
         "--missing",
         "--format",
+        "--config-dir",
+        "--results",
+        "--no-reference",
+        "--help",
+    ),
+    "compare": (
+        "--run",
+        "--metric",
+        "--against",
+        "--format",
+        "--plot",
+        "--output",
+        "--config-dir",
+        "--results",
+        "--no-reference",
+        "--help",
+    ),
+    "plot": ("--kind", "--output", "--results", "--help"),
+    "show": (
+        "--each",
+        "--failed",
+        "--metric",
+        "--sort",
+        "--reverse",
+        "--format",
+        "--export",
+        "--config-dir",
         "--results",
         "--no-reference",
         "--help",
     ),
     "figures": ("--output", "--list", "--results", "--no-reference", "--help"),
+    "verify": ("--results", "--no-reference", "--help"),
     "report": ("--output", "--results", "--no-reference", "--help"),
     "sweep": ("--retry", "--dry-run", "--detach", "--config-dir", "--verbose", "--quiet", "--help"),
     "repro": (
@@ -79,6 +120,8 @@ FLAGS = {
     "gc": ("--days", "--dry-run", "--results", "--help"),
 }
 WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPTS)}
+TAKE_OVERRIDES = ("run", "sweep", "show", "rescore", "compare", "plot")
+TAKE_LISTS = ("sweep", "show", "compare", "plot")  # values may be lists a,b
 
 
 def add_parser(subparsers) -> None:
@@ -109,27 +152,46 @@ def candidates(words: list[str]) -> list[str]:
     if not before:
         return [verb for verb in (*VERBS, "--help", "--version") if verb.startswith(current)]
     verb = before[0]
-    if verb == "data" and len(before) > 1:
+    if verb == "tune" and not current.startswith("-"):
+        verb = "sweep"  # the same words
+    if before[-1] == "--metric":
+        from dgpbench.report.metrics import METRICS
+
+        found = list(METRICS)
+    elif verb == "data" and len(before) > 1:
         found = list(options("dataset"))
-    elif verb in ("run", "sweep", "show", "rescore") and not current.startswith("-"):
+    elif verb in TAKE_OVERRIDES and not current.startswith("-"):
         found = _overrides(current, before)
     elif verb == "tables" and not current.startswith("-"):
         from dgpbench.report.specs import names
 
         found = names()
+    elif verb == "figures" and not current.startswith("-"):
+        found = _figures()
     else:
         found = [*WORDS.get(verb, ()), *FLAGS.get(verb, ("--help",))]
     return [word for word in found if word.startswith(current)]
 
 
+def _figures() -> list[str]:
+    import yaml
+
+    import dgpbench.report
+
+    file = Path(dgpbench.report.__file__).parent / "figures" / "figures.yaml"
+    return [str(name) for name in yaml.safe_load(file.read_text(encoding="utf-8"))]
+
+
 def _overrides(current: str, before: list[str]) -> list[str]:
     """Group names and fields up to the equals sign, then the options of that group or the known values."""
-    folders = [conf_dir(), *_config_dirs(before)]
+    folders = [conf_dir(), *plugin_folders(), *_config_dirs(before)]
     name, equals, _ = current.partition("=")
     if not equals:
         return [f"{word}=" for word in (*groups(folders), *(field for field, _, _ in main_fields()))]
     values = options(name, folders) if name in groups(folders) else _values(name)
-    return [f"{name}={value}" for value in values]
+    listed, comma, _ = current.rpartition(",")
+    start = listed + comma if comma and before[0] in TAKE_LISTS else f"{name}="
+    return [f"{start}{value}" for value in values if value not in listed.split("=")[-1].split(",")]
 
 
 def _values(name: str) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from dgpbench.data import overview
+from dgpbench.data.catalogue import own_entries
 
 
 def add_parser(subparsers) -> argparse.ArgumentParser:
@@ -19,6 +20,13 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "--datasets", metavar="DIR", help="cache folder (default: DGPBENCH_DATASETS or ./datasets)"
     )
     where.add_argument("--mirror", metavar="DIR|URL", help="mirror to try first (default: DGPBENCH_MIRROR)")
+    where.add_argument(
+        "--config-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with your own dataset/*.yaml files (may be repeated)",
+    )
     verbs = parser.add_subparsers(dest="data_verb", required=True, metavar="list|show|fetch|verify")
     verbs.add_parser("list", parents=[where], help="all datasets: size, task, classes, where they are")
     show = verbs.add_parser("show", parents=[where], help="everything known of one dataset")
@@ -30,18 +38,18 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> int:
-    paths = overview.default_paths(args.datasets, args.mirror)
+    paths, own = overview.default_paths(args.datasets, args.mirror), own_entries(args.config_dir)
     if args.data_verb == "list":
-        return _list(paths)
+        return _list(paths, own)
     if args.data_verb == "show":
-        print(overview.show_text(args.name, paths))
+        print(overview.show_text(args.name, paths, own))
         return 0
     if args.data_verb == "fetch":
-        return _report(overview.fetch(args.names, paths, print), "fetched")
+        return _report(overview.fetch(args.names, paths, print, own), "fetched")
     return _report(overview.verify(paths, print), "sound", empty=f"nothing is cached in {paths['datasets']}")
 
 
-def _list(paths: dict) -> int:
+def _list(paths: dict, own: dict) -> int:
     from rich.console import Console
     from rich.table import Table
 
@@ -56,7 +64,7 @@ def _list(paths: dict) -> int:
         ("what", False),
     ):
         table.add_column(title, justify="right" if right else "left", no_wrap=True)
-    rows = overview.list_rows(paths)
+    rows = overview.list_rows(paths, own)
     for row in rows:
         table.add_row(
             row["name"],

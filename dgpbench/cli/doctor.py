@@ -31,6 +31,7 @@ PACKAGES = (
 FAST_FLOAT64 = ("P100", "V100", "A100", "A30", "H100", "H200", "GH200", "B200", "MI")
 THREAD_LIMITS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 LOW_SPACE = 2 << 30
+TF32_ERROR = 3e-5  # float32 has 1e-6, TF32 3e-4
 Check = tuple[str, str, str]  # status, name, text
 
 
@@ -136,10 +137,23 @@ def _machine() -> Iterator[Check]:
         yield OK, "devices", str(name)
         if not any(word in name for word in FAST_FLOAT64):
             yield WARN, "float64", f"{name} may be slow in float64; precision=mixed is there for such cards"
-    if gpus and tf.config.experimental.tensor_float_32_execution_enabled():
-        yield BROKEN, "tf32", "TF32 is on: float32 products have 10 bits only; unset NVIDIA_TF32_OVERRIDE"
-    elif gpus:
-        yield OK, "tf32", "off"
+    yield from _products(tf, [f"/GPU:{i}" for i in range(len(gpus))])
+
+
+def _products(tf, devices: list[str]) -> Iterator[Check]:
+    """Whether float32 products have all their bits, by multiplying: TF32 keeps 10 of 23."""
+    import numpy as np
+
+    A = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
+    exact = A.astype(np.float64) @ A.astype(np.float64)
+    for device in devices:
+        with tf.device(device):
+            error = float(np.abs(tf.matmul(A, A).numpy() - exact).max() / np.abs(exact).max())
+        text = f"{device}: float32 products are right to {error:.0e}"
+        if error < TF32_ERROR:
+            yield OK, "tf32", text
+        else:
+            yield BROKEN, "tf32", f"{text}: TF32 is on; set NVIDIA_TF32_OVERRIDE=0 before Python starts"
 
 
 def _self_check() -> Iterator[Check]:

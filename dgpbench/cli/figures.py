@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dgpbench.cli.tables import add_source_arguments, results_folder
+from dgpbench.cli.tables import add_source_arguments, reference_of, results_folder
 from dgpbench.errors import UserError
 
 
@@ -30,6 +29,7 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report import figures
     from dgpbench.report.figures.picture import Nothing
+    from dgpbench.report.files import output_folder, writing
     from dgpbench.store.scan import scan
 
     if args.list:
@@ -43,7 +43,9 @@ def main(args: argparse.Namespace) -> int:
             "name the figure that these records are for, e.g. dgpbench figures 5.4 " + " ".join(words)
         )
     chosen = [figures.find(name) for name in named] or list(figures.figure_specs().values())
-    units = scan(results_folder(args), reference=not args.no_reference, traces=True)
+    output = output_folder(args.output)
+    results = results_folder(args)
+    units = scan(results, reference=reference_of(args, results), traces=True)
     for spec in chosen:
         try:
             picture = figures.make(spec, units, words)
@@ -52,7 +54,8 @@ def main(args: argparse.Namespace) -> int:
                 raise UserError(f"figure {spec.name} cannot be drawn: {nothing}") from None
             print(f"{spec.name}: not drawn, {nothing}")
             continue
-        files = picture.save(Path(args.output))
+        with writing(output):
+            files = picture.save(output)
         print(f"{spec.name}: {' '.join(map(str, files))}")
         for note in picture.notes:
             print(f"  {note}")

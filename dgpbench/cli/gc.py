@@ -30,21 +30,27 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.store.scan import to_stderr
     from dgpbench.sweep.gc import garbage, remove
 
     results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
     if not results.is_dir():
         raise UserError(f"no results folder {results}; give it with --results DIR")
-    if args.days < 0:
+    if not args.days >= 0:
         raise UserError(f"--days {args.days:g} is not allowed; it must be 0 or more")
-    found = list(garbage(results, args.days))
-    size = 0
+    found = list(garbage(results, args.days, to_stderr))
+    size = removed = 0
     for path, reason in found:
-        print(f"{'would remove' if args.dry_run else 'removed'} {path}: {reason}")
         if not args.dry_run:
-            size += remove(path)
+            try:
+                size += remove(path)
+            except OSError as error:
+                to_stderr(f"{path} cannot be removed: {error.strerror}")
+                continue
+        removed += 1
+        print(f"{'would remove' if args.dry_run else 'removed'} {path}: {reason}")
     if not found:
         print("nothing to remove")
     elif not args.dry_run:
-        print(f"{len(found):,} removed, {size / 1e6:.1f} MB")
-    return 0
+        print(f"{removed:,} removed, {size / 1e6:.1f} MB")
+    return 0 if removed == len(found) else 1

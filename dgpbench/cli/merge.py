@@ -14,12 +14,22 @@ def add_parser(subparsers) -> None:
         "merge",
         help="take in results from another machine",
         description="Copy the records of another results folder, with their predictions and parameters, into "
-        "this one. A done record of ours is never replaced; files are checked on the way. Exit code 1 "
-        "if some were damaged.",
+        "this one; or those of a file that `show --export` wrote, which holds records only. A done record of "
+        "ours is never replaced; records and files are checked on the way. Exit code 1 if some were damaged "
+        "or refused.",
     )
-    parser.add_argument("source", metavar="DIR", help="a results folder")
+    parser.add_argument(
+        "source", metavar="DIR|FILE", help="a results folder, or results.parquet, results.jsonl.gz"
+    )
     parser.add_argument(
         "--results", metavar="DIR", help="folder to copy into (or DGPBENCH_RESULTS; default: results)"
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="take records of models of this package too (may be repeated)",
     )
 
 
@@ -30,12 +40,12 @@ def main(args: argparse.Namespace) -> int:
 
     source = Path(args.source)
     results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
-    if not source.is_dir():
+    if not source.exists():
         raise UserError(f"no folder {source}; give a results folder, which holds one folder per dataset")
     if source.resolve() == results.resolve():
         raise UserError(f"{source} is this results folder itself; give another one")
     ensure_writable(results)
-    counts = merge(source, results, to_stderr)
+    counts = merge(source, results, to_stderr, args.allow)
     if not counts:
         raise UserError(f"no records in {source}; give a results folder, which holds one folder per dataset")
     words = {
@@ -43,6 +53,7 @@ def main(args: argparse.Namespace) -> int:
         "kept": "here already",
         "different": "of these with other numbers",
         "damaged": "damaged and left out",
+        "refused": "refused",
     }
     print(", ".join(f"{counts[name]:,} {text}" for name, text in words.items() if counts[name]))
-    return 1 if counts["damaged"] else 0
+    return 1 if counts["damaged"] or counts["refused"] else 0

@@ -1,35 +1,38 @@
-"""`dgpbench report`: one static page with tables, figures and provenance."""
+"""`dgpbench report`: a static page of the user's runs and the papers' tables, and a page for each run."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from dgpbench.cli.tables import add_source_arguments, results_folder
+from dgpbench.cli.tables import add_source_arguments, reference_of, results_folder
 
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "report",
-        help="one static page with tables, figures and provenance",
-        description="Write one self-contained page (index.html): all tables beside the published numbers, "
-        "the figures that can be drawn, and where the records come from. It needs no network.",
+        help="static pages: your runs, each run, the papers' tables",
+        description="Write index.html: a leaderboard of your runs, their curves and calibration, all runs "
+        "with a page for each, then the papers' tables beside the published numbers. It needs no network.",
     )
     parser.add_argument("-o", "--output", default="report", metavar="DIR", help="folder (default: report)")
     add_source_arguments(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.report.figures.picture import put
-    from dgpbench.report.page import page
+    from dgpbench.report.files import output_folder, put, writing
+    from dgpbench.report.page import pages
     from dgpbench.store.scan import scan
 
-    results, output = results_folder(args), Path(args.output)
-    units = scan(results, reference=not args.no_reference, traces=True)
-    text, undrawn = page(units, results, output)
-    output.mkdir(parents=True, exist_ok=True)
-    path = put(output / "index.html", text.encode())
+    results, output = results_folder(args), output_folder(args.output)
+    units = scan(results, reference=reference_of(args, results), traces=True)
+    found, undrawn = pages(units, results, output)
+    with writing(output):
+        for name, text in found.items():
+            (output / name).parent.mkdir(exist_ok=True)
+            put(output / name, text.encode())
+    size = sum(len(text) for text in found.values()) / 1e6
     print(
-        f"{path} ({len(units)} records, {path.stat().st_size / 1e6:.1f} MB; {len(undrawn)} figures not drawn)"
+        f"{output / 'index.html'} ({len(units)} records, {len(found) - 1} pages of runs, {size:.1f} MB; "
+        f"{len(undrawn)} figures not drawn)"
     )
     return 0

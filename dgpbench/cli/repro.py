@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from dgpbench.errors import Interrupted
-from dgpbench.store.layout import REFERENCE
+from dgpbench.store.layout import REFERENCE, reference_folders
 
 CELLS = "cells.txt"
 UNFINISHED = ("missing", "interrupted", "stale", "running")  # left for the next call
@@ -51,9 +51,11 @@ def main(args: argparse.Namespace) -> int:
     note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
     results = Path(os.environ.get("DGPBENCH_RESULTS") or "results")
     folder = Path(args.reference) if args.reference else results / REFERENCE
-    lines = repro.read_cells(Path(args.cells) if args.cells else folder / CELLS, args.only)
+    known = [folder] if args.reference else reference_folders(results)
+    cells = next((path for f in known if (path := f / CELLS).is_file()), folder / CELLS)
+    lines = repro.read_cells(Path(args.cells) if args.cells else cells, args.only)
     plan, files = repro.joint_plan(lines, args.overrides, fetch=not args.dry_run, note=note)
-    reference, observer = repro.Reference(plan, files, folder), Observer(plan)
+    reference, observer = repro.Reference(plan, files, folder, known), Observer(plan)
     states = reference.over(observer.look())
     todo = to_run(states, args.retry)
     if args.dry_run:

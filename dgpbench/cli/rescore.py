@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dgpbench.errors import UserError
+from dgpbench.errors import Interrupted, UserError
 
 
 def add_parser(subparsers) -> None:
@@ -18,6 +18,13 @@ def add_parser(subparsers) -> None:
     parser.add_argument("filters", nargs="*", metavar="name=value", help="only these, e.g. dataset=energy")
     parser.add_argument(
         "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="call code of this package, where records name it (may be repeated)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
@@ -36,14 +43,43 @@ def main(args: argparse.Namespace) -> int:
     if not units:
         raise UserError(f"no finished run in {paths['results']} matches; `dgpbench show` lists them")
     from dgpbench.experiment import rescore
+    from dgpbench.store.trust import check_record
 
     failed = 0
     for unit in units:
         try:
-            rescore(unit, unit.record["config"] | {"paths": paths}, note)
+            check_record(unit.record, args.allow)
+            rescore(unit, _config(unit.record["config"], paths, args.allow), note)
         except UserError as error:  # the others can still be done
             failed += 1
             print(f"dgpbench: error: {error}", file=sys.stderr)
+        except Interrupted:
+            raise
+        except Exception as error:  # noqa: BLE001 - parameters that do not fit their model can do anything
+            failed += 1
+            first = (str(error).splitlines() or ["no message"])[0]
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            print(f"dgpbench: error: {unit.path} is not rescored: {kind}{first}", file=sys.stderr)
         else:
             note(f"rescored {unit.path}")
     return 1 if failed else 0
+
+
+def _config(config: dict, paths: dict, allow: list[str]) -> dict:
+    """The record's config with the folders of this machine, and data from where the catalogue has them: an
+    address that only the record names is not visited."""
+    from dgpbench.data.catalogue import catalogue_section
+
+    dataset = dict(config["dataset"])
+    known = catalogue_section(dataset["name"])
+    if dataset["name"] not in allow:
+        if dataset.get("sources") and not known:
+            raise UserError(
+                f"dataset {dataset['name']} is not in the catalogue, and its record names addresses to fetch "
+                f"it from; if you trust them, add --allow {dataset['name']}"
+            )
+        for name in ("sources", "published"):
+            dataset.pop(name, None)
+            if name in known:
+                dataset[name] = known[name]
+    return config | {"paths": paths, "dataset": dataset}

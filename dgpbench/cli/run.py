@@ -6,8 +6,21 @@ import argparse
 import os
 import sys
 
-from dgpbench.config.tree import explanation, groups, main_fields, options
+from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.tree import explanation, main_fields, options
 from dgpbench.errors import UserError
+
+GROUPS = {  # topic of --help -> group
+    "models": "model",
+    "datasets": "dataset",
+    "inference": "inference",
+    "protocols": "protocol",
+    "budgets": "budget",
+    "launchers": "launcher",
+    "experiments": "experiment",
+}
+TOPICS = (*GROUPS, "settings")
+MANY = 60  # options that are counted, not named
 
 
 def add_parser(subparsers) -> None:
@@ -17,25 +30,55 @@ def add_parser(subparsers) -> None:
         description="Train and evaluate one model on one split. A run already done is not redone; one that "
         "was interrupted goes on from its checkpoint.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=_config_help(),
+        add_help=False,
     )
-    parser.add_argument("overrides", nargs="*", metavar="name=value", help="what is not as below")
+    parser.add_argument("overrides", nargs="*", metavar="name=value", help="choices and settings")
     parser.add_argument("--force", action="store_true", help="run again even if the record exists")
     parser.add_argument(
+        "-m", "--multirun", action="store_true", help="the same as `dgpbench sweep` with these settings"
+    )
+    parser.add_argument(
         "--config-dir",
+        "-cd",
         action="append",
         default=[],
         metavar="DIR",
         help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
     )
-    parser.add_argument("--cfg", action="store_true", help="print the composed config and exit")
+    parser.add_argument(
+        "--cfg", "-c", nargs="?", const="job", metavar="job", help="print the composed config and exit"
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the result only")
+    parser.add_argument(
+        "-h", "--help", action=Help, metavar="TOPIC", help=f"this page, or one on: {', '.join(TOPICS)}"
+    )
+
+
+class Help(argparse.Action):
+    """--help: one screen; --help TOPIC: all there is of one kind."""
+
+    def __init__(self, option_strings, dest, **rest):
+        super().__init__(option_strings, dest=argparse.SUPPRESS, nargs="?", default=argparse.SUPPRESS, **rest)
+
+    def __call__(self, parser, namespace, topic, option_string=None):
+        if topic is None:
+            parser.epilog = _overview()
+            parser.print_help()
+        else:
+            print(_topic(topic))
+        parser.exit()
 
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.config import compose
 
+    if args.cfg and "=" in args.cfg:  # --cfg model=dgp4: a setting, not the part of the config to print
+        args.overrides.insert(0, args.cfg)
+    elif args.cfg not in (None, "job", "all"):
+        raise UserError(f"--cfg {args.cfg} is not allowed; give --cfg, --cfg job or --cfg name=value ...")
+    if args.multirun:
+        return _sweep(args)
     cfg = compose(args.overrides, args.config_dir)
     if cfg["launcher"]["name"] != "local":
         raise UserError(f"run works in this process; use `dgpbench sweep launcher={cfg['launcher']['name']}`")
@@ -45,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
         print(yaml.safe_dump(cfg, sort_keys=False), end="")
         return 0
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # a user's `_target_: my_module.MyModel`
+        sys.path.append(os.getcwd())  # a user's `_target_: my_module.MyModel`
     from dgpbench.experiment import run_unit
     from dgpbench.progress import Reporter
 
@@ -65,15 +108,49 @@ def main(args: argparse.Namespace) -> int:
     return 1
 
 
-def _config_help() -> str:
+def _sweep(args: argparse.Namespace) -> int:
+    from dgpbench.cli import run_verb
+
+    if args.cfg or args.force:
+        raise UserError("run -m is `dgpbench sweep`; there --cfg is --dry-run, and --force is --retry all")
+    folders = [word for folder in args.config_dir for word in ("--config-dir", folder)]
+    options = ["-v"] * bool(args.verbose) + ["-q"] * args.quiet
+    return run_verb("sweep", ["sweep", *args.overrides, *folders, *options])
+
+
+def _overview() -> str:
+    """The choices by name where they are few, and where to read more."""
+    import textwrap
+
     lines = ["choices (group=option):"]
-    for group in groups():
-        found = options(group)
-        width = max(map(len, found))
-        lines += ["", f"  {group}="]
-        lines += [f"    {name:<{width}}  {explanation(name, path)}" for name, path in found.items()]
-    lines += ["", "fields (name=value) and their defaults:", ""]
-    rows = [(f"{name}={value}", text) for name, value, text in main_fields()]
+    for topic, group in GROUPS.items():
+        found = list(options(group))
+        names = " ".join(found) if len(found) < MANY else f"{len(found)} of them: dgpbench run --help {topic}"
+        lines += textwrap.wrap(names, 78, initial_indent=f"  {group + '=':<12}", subsequent_indent=" " * 14)
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "examples:",
+            "  dgpbench run model=dgp3 dataset=kin8nm",
+            "  dgpbench run model=sgp dataset=boston split=3 budget.steps=2000 model.num_inducing=50",
+            "  dgpbench run experiment=dsvi2017_dgp2 dataset=energy",
+            "  dgpbench run --help models          what each option is",
+            "  dgpbench run --help settings        all name=value fields with their defaults",
+        ]
+    )
+
+
+def _topic(topic: str) -> str:
+    """Every option of a group with what it is, or every field with its default."""
+    if topic == "settings":
+        rows = [(f"{name}={value}", text) for name, value, text in main_fields()]
+        heading = "settings (name=value) and their defaults:"
+    else:
+        by_name = GROUPS | {group: group for group in GROUPS.values()}
+        if topic not in by_name:
+            raise UserError(f"no help on '{topic}'{did_you_mean(topic, TOPICS)}")
+        rows = [(name, explanation(name, path)) for name, path in options(by_name[topic]).items()]
+        heading = f"{by_name[topic]}="
     width = min(42, max(len(left) for left, _ in rows))
-    lines += [f"  {left:<{width}}  {text}".rstrip() for left, text in rows]
-    return "\n".join(lines)
+    return "\n".join([heading, *(f"  {left:<{width}}  {text}".rstrip() for left, text in rows)])

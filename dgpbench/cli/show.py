@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
-from dgpbench.store.reference import export
+from dgpbench.store.formats import FORMATS, mean_of
 from dgpbench.store.scan import Unit, scan
-from dgpbench.store.summary import NAMES, Mean, per_config, per_record
-
-USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless --metric says otherwise
-FORMATS = ("table", "csv", "json", "markdown")
+from dgpbench.store.summary import NAMES, per_config, per_record, usual_metrics
 
 
 def add_parser(subparsers) -> None:
@@ -44,14 +37,23 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--sort", metavar="COLUMN", help="sort by this column")
     parser.add_argument("--reverse", action="store_true", help="sort downwards")
-    parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
+    parser.add_argument(
+        "--format", choices=tuple(FORMATS), default="table", help="how to print (default: table)"
+    )
     parser.add_argument(
         "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
     )
     parser.add_argument(
         "--export",
-        metavar="FILE.jsonl.gz",
-        help="write the records to this file too, as in results/reference",
+        metavar="FILE",
+        help="write the records to this file too: results.parquet, or .jsonl.gz as in results/reference",
+    )
+    parser.add_argument(
+        "--config-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="where your own model/, dataset/, ... yaml files are now, if not where the runs had them from",
     )
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
@@ -70,14 +72,16 @@ def main(args) -> int:
         print(f"no {what}{suffix} in {results}")
         return 0
     if args.export:
+        from dgpbench.api.exports import export
+
         export(units, args.export)
     each = args.each or args.failed
     metrics = [] if args.failed and not args.metric else _metrics(args.metric, units)
-    rows = (per_record if each else per_config)(units, metrics)
+    rows = (per_record if each else per_config)(units, metrics, args.config_dir)
     if args.failed:
         rows = [row | {"log": _log(row["place"])} for row in rows]
     rows = _sorted(rows, args.sort, args.reverse)
-    {"table": _table, "csv": _csv, "json": _json, "markdown": _markdown}[args.format](rows)
+    FORMATS[args.format](rows)
     return 0
 
 
@@ -89,7 +93,7 @@ def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:
     for name in names:
         if units and name not in known:
             raise UserError(f"no metric '{name}' in these records{did_you_mean(name, known)}")
-    return names or [name for name in USUAL if name in known]
+    return names or usual_metrics(units)
 
 
 def _log(place: str) -> str:
@@ -101,71 +105,9 @@ def _log(place: str) -> str:
 def _sorted(rows: list[dict], column: str | None, reverse: bool) -> list[dict]:
     """Rows by a column, empty cells last; by names without one."""
     if column is None:
-        names = [n for n in (*NAMES, "variant", "split", "seed") if rows and n in rows[0]]
+        names = [n for n in (*NAMES, "settings", "split", "seed") if rows and n in rows[0]]
         return sorted(rows, key=lambda r: [r[n] for n in names], reverse=reverse)
     if rows and column not in rows[0]:
         raise UserError(f"no column '{column}' to sort by{did_you_mean(column, rows[0])}")
     full, empty = [r for r in rows if r[column] is not None], [r for r in rows if r[column] is None]
-    return sorted(full, key=lambda r: _mean(r[column]), reverse=reverse) + empty
-
-
-def _mean(value: object) -> object:
-    return value.mean if isinstance(value, Mean) else value
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, Mean):
-        return f"{value.mean:.4g}" + (f" ({value.error:.2g})" if value.error is not None else "")
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
-
-
-def _columns(rows: list[dict]) -> list[str]:
-    """Columns that say something: those empty in all rows are left out."""
-    return [c for c in rows[0] if any(_cell(r[c]) for r in rows)] if rows else []
-
-
-def _table(rows: list[dict]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in _columns(rows):
-        number = all(isinstance(r[column], (int, float, Mean, type(None))) for r in rows)
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(row[c]) for c in _columns(rows)))
-    width = None if sys.stdout.isatty() else 10_000  # a file or a pipe has no width: never wrap
-    Console(markup=False, highlight=False, width=width).print(table)
-
-
-def _markdown(rows: list[dict]) -> None:
-    columns = _columns(rows)
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[_cell(row[c]).replace("|", "\\|").replace("\n", " ") for c in columns] for row in rows]
-    print("\n".join("| " + " | ".join(line) + " |" for line in lines if line))
-
-
-def _flat(row: dict) -> dict:
-    """Means as separate columns: value and standard error."""
-    out = {}
-    for name, value in row.items():
-        out[name] = _mean(value)
-        if isinstance(value, Mean):
-            out[f"{name}_se"] = value.error
-    return out
-
-
-def _csv(rows: list[dict]) -> None:
-    flat = [_flat(row) for row in rows]
-    columns = list(dict.fromkeys(c for row in flat for c in row))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    sys.stdout.write(out.getvalue())
-
-
-def _json(rows: list[dict]) -> None:
-    print(json.dumps([_flat(row) for row in rows], indent=1))
+    return sorted(full, key=lambda r: mean_of(r[column]), reverse=reverse) + empty

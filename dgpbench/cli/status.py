@@ -33,6 +33,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.store.scan import to_stderr
     from dgpbench.sweep.plan import load_plan, plans
     from dgpbench.sweep.state import Observer
     from dgpbench.sweep.table import counts
@@ -45,7 +46,11 @@ def main(args: argparse.Namespace) -> int:
         raise UserError(f"no sweep '{args.sweep}' in {results}{did_you_mean(args.sweep, found)}")
     if args.list:
         for name, path in found.items():
-            plan = load_plan(path)
+            try:
+                plan = load_plan(path)
+            except UserError as error:
+                to_stderr(str(error))
+                continue
             print(f"{name}  {counts(Observer(plan, results).look()):<30}  {' '.join(plan.command)}")
         return 0
     plan = load_plan(found[args.sweep or next(iter(found))])

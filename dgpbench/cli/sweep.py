@@ -38,6 +38,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--detach", action="store_true", help="return once the sweep is started or submitted")
     parser.add_argument(
         "--config-dir",
+        "-cd",
         action="append",
         default=[],
         metavar="DIR",
@@ -48,6 +49,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.sweep.metrics import print_metrics
     from dgpbench.sweep.planner import make_plan
     from dgpbench.sweep.state import Observer, to_run
     from dgpbench.sweep.table import counts, render
@@ -71,36 +73,18 @@ def main(args: argparse.Namespace) -> int:
     if todo and args.detach and plan.launcher.name != "slurm":
         return _detach(plan, args)
     if todo:
-        finished = _launch(plan, todo, args)
+        from dgpbench.sweep.launch import launch
+
+        quiet, verbose = args.quiet, args.verbose > 0
+        finished = launch(
+            plan, todo, force=args.retry == "all", quiet=quiet, verbose=verbose, detach=args.detach
+        )
         if not finished:
             return 0
     states = observer.look()
     print(render(plan, states))
+    print_metrics(states)
     return 0 if all(state.status == "done" for state in states.values()) else 1
-
-
-def _launch(plan, todo: list[int], args) -> bool:
-    """Run or submit the units; False if they were only submitted."""
-    from dgpbench.sweep.watch import Watcher
-
-    watcher = Watcher(plan, len(todo), args.quiet, args.verbose > 0)
-    force, name = args.retry == "all", plan.launcher.name
-    try:
-        if name == "local":
-            from dgpbench.sweep.launchers.local import run_local
-
-            run_local(plan, todo, force=force, watcher=watcher)
-        elif name == "slurm":
-            from dgpbench.sweep.launchers.slurm import run_slurm
-
-            return run_slurm(plan, todo, force=force, watcher=watcher, detach=args.detach)
-        else:
-            from dgpbench.sweep.launchers.ray import run_ray
-
-            run_ray(plan, todo, force=force, watcher=watcher)
-    finally:
-        watcher.clear()
-    return True
 
 
 def _dry_run(plan, states: dict, todo: list[int]) -> int:

@@ -54,6 +54,7 @@ def add_parser(subparsers) -> None:
         "--missing", action="store_true", help="print only the commands of the runs that are missing"
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
+    add_config_dir(parser)
     add_source_arguments(parser)
 
 
@@ -62,7 +63,9 @@ def add_source_arguments(parser) -> None:
     parser.add_argument(
         "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
     )
-    parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
+    parser.add_argument(
+        "--no-reference", action="store_true", help="leave out the records that come with dgpbench"
+    )
 
 
 def results_folder(args: argparse.Namespace) -> Path:
@@ -74,6 +77,25 @@ def results_folder(args: argparse.Namespace) -> Path:
     return folder
 
 
+def reference_of(args: argparse.Namespace, results: Path) -> list[Path]:
+    """Folders of reference records: none with --no-reference, only that of a folder named with --results."""
+    from dgpbench.store.layout import REFERENCE, reference_folders
+
+    if args.no_reference:
+        return []
+    return [results / REFERENCE] if args.results else reference_folders(results)
+
+
+def add_config_dir(parser) -> None:
+    parser.add_argument(
+        "--config-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
+    )
+
+
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report import specs
     from dgpbench.report.load import all_tables, load_tables
@@ -82,11 +104,11 @@ def main(args: argparse.Namespace) -> int:
     folder = results_folder(args)
     names = specs.names() if "all" in args.names else args.names
     if names:
-        tables = load_tables(names, folder, not args.no_reference, args.variant)
+        tables = load_tables(names, folder, reference_of(args, folder), args.variant, args.config_dir)
     else:
         from dgpbench.store.scan import scan
 
-        tables = all_tables(scan(folder, reference=not args.no_reference), folder)
+        tables = all_tables(scan(folder, reference=reference_of(args, folder)), folder)
     if args.missing:
         from dgpbench.report.missing import commands
 

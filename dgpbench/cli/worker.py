@@ -19,11 +19,19 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("plan", metavar="plan.json", help="results/.sweeps/NAME/plan.json")
     parser.add_argument("indices", metavar="INDEX", type=int, nargs="+", help="numbers of units, from 0")
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="call code of this package, where the plan names it (may be repeated)",
+    )
     parser.add_argument("--force", action="store_true", help="run again what is done")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.store.trust import check_code
     from dgpbench.sweep.plan import load_plan
     from dgpbench.sweep.state import Observer
     from dgpbench.sweep.task import run_task
@@ -33,6 +41,11 @@ def main(args: argparse.Namespace) -> int:
     for index in args.indices:
         if not 0 <= index < len(plan.units):
             raise UserError(f"unit {index} is not in the plan; its units are 0 to {len(plan.units) - 1}")
+    try:
+        for cfg in plan.configs:
+            check_code(cfg, args.allow)
+    except ValueError as error:
+        raise UserError(f"{args.plan}: {error}") from None
     if os.path.isdir(plan.cwd):
         os.chdir(plan.cwd)
     watcher = Watcher(plan, len(args.indices), args.quiet, verbose=not args.quiet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgpbench.config.inference import check_inference
-from dgpbench.config.protocol import check_split
+from dgpbench.config.protocol import check_split, is_trial
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
@@ -122,6 +122,10 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 
 def _relations(cfg: dict) -> None:
     check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
+    if is_trial(cfg) and not cfg["protocol"]["validation"]:
+        raise UserError(
+            "protocol.evaluate=validation needs rows to evaluate; set protocol.validation, e.g. to 0.1"
+        )
     _for_gps(cfg)
     if reason := create_method(cfg).refuses(cfg["model"], cfg["likelihood"]["name"]):
         raise UserError(reason)

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from dgpbench.config import remembered
 from dgpbench.config.checks import normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
+from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
-FREE = ("model.layer_overrides", "launcher.models")  # fields below which names may be added
+METHOD = ("inference._target_", "inference.name")  # of every method
+FREE = ("model.layer_overrides", "model.options", "launcher.models")  # fields below which names may be added
 
 
 def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:
@@ -23,6 +26,16 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     The command line wins over an experiment, and an experiment over the groups' defaults.
     """
     folders = config_folders(config_dirs)
+    if (known := remembered.recall(overrides, folders)) is not None:
+        return known
+    cfg, lasting = _compose(overrides, folders)
+    if lasting:
+        remembered.remember(overrides, folders, cfg)
+    return cfg
+
+
+def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, bool]:
+    """The config, and whether it depends on nothing but overrides and conf files."""
     choices, values = _parse(list(overrides), folders)
     try:
         cfg = _hydra(choices + [text for _, text in values], folders)
@@ -30,10 +43,11 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
         known = flatten(_hydra(choices, folders, resolve=False)) if values else {}
         _explain_unknown([name for name, _ in values], known, folders)
         raise error
-    cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1:]]
+    cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
-    if cfg["dataset"]["task"] == "auto":
+    lasting = cfg["dataset"]["task"] != "auto"
+    if not lasting:
         from dgpbench.data.readers.user_labels import infer_task
 
         cfg["dataset"]["task"] = infer_task(cfg["dataset"])
@@ -46,7 +60,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
         )
     for name in ("results", "datasets"):
         cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
-    return cfg
+    return cfg, lasting
 
 
 def deviations(cfg: dict) -> list[str]:
@@ -72,9 +86,7 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
 
     parser, known = OverridesParser.create(), groups(folders)
     choices, values = [], []
-    for text in overrides:
-        if "=" not in text:
-            raise UserError(f"cannot read '{text}'; overrides are written name=value, e.g. model=dgp3")
+    for text in map(plain_override, overrides):
         try:
             override = parser.parse_override(text)
         except HydraException as error:
@@ -84,10 +96,8 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
                 "characters: 'name=\"value\"'"
             ) from None
         name = override.key_or_group
-        if override.is_delete() or override.is_add() or override.is_force_add():
-            raise UserError(f"cannot read '{text}'; fields are set with name=value, not added or deleted")
-        if override.is_sweep_override() or name.startswith("hydra"):
-            raise UserError(f"'{text}' is not possible in a single run; give one value of one field")
+        if override.is_sweep_override():
+            raise UserError(f"'{text}' has several values; `dgpbench sweep {text}` runs each of them")
         if name == "experiment" and override.value() is None:
             continue  # the default, which Hydra does not take as a choice
         if name in known:
@@ -98,11 +108,26 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
     return choices, values
 
 
+def plain_override(text: str) -> str:
+    """An override without Hydra's leading plus signs; UserError for what has no meaning here."""
+    name, equals, value = text.partition("=")
+    if name.startswith("~"):
+        raise UserError(f"cannot read '{text}'; fields are set with name=value and cannot be deleted")
+    if not equals:
+        raise UserError(f"cannot read '{text}'; overrides are written name=value, e.g. model=dgp3")
+    name = name.lstrip("+")
+    if name == "hydra/launcher":
+        raise UserError(f"'{text}': use dgpbench's own launchers, `dgpbench sweep launcher=slurm` or ray")
+    if name.startswith("hydra"):
+        raise UserError(f"'{text}' is a setting of Hydra's own runner, which is not used; see `run --help`")
+    return f"{name}={value}"
+
+
 def _check_option(group: str, value: Any, folders: Sequence[Path]) -> None:
     names = options(group, folders)
     if str(value) not in names:
         hint = did_you_mean(str(value), names)
-        command = "data list" if group == "dataset" else "run --help"
+        command = "data list" if group == "dataset" else f"run --help {group}"
         more = "" if "allowed:" in hint else f" (`dgpbench {command}` lists all)"
         raise UserError(f"unknown {group} '{show_value(value)}'{hint}{more}")
 
@@ -126,7 +151,7 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
         return cast(dict, OmegaConf.to_container(cfg, resolve=resolve, throw_on_missing=resolve))
     except MissingMandatoryValue as error:
         raise UserError(f"{error.full_key} needs a value; add {error.full_key}=...") from None
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         raise UserError("cannot compose the config: " + " ".join(str(error).split())) from None
 
 
@@ -134,5 +159,21 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
     """Raise with the nearest name if one of `names` is neither a field nor a section."""
     sections = {name.rsplit(".", i)[0] for name in known for i in range(1, name.count(".") + 1)}
     for name in names:
-        if name not in known and name not in sections and not name.startswith(FREE):
-            raise UserError(f"unknown key '{name}'{did_you_mean(name, [*known, *groups(folders)])}")
+        if name in known or name in sections or name.startswith(FREE):
+            continue
+        if name.startswith("inference.") and (owners := _methods_with(name, folders)):
+            own = [f for f in known if f.startswith("inference.") and f not in METHOD]
+            raise UserError(
+                f"'{name}' is a field of inference={', '.join(owners)}, and inference="
+                f"{known['inference.name']} has none such; its fields are {', '.join(own)}"
+            )
+        raise UserError(f"unknown key '{name}'{did_you_mean(name, [*known, *groups(folders)])}")
+
+
+def _methods_with(name: str, folders: Sequence[Path]) -> list[str]:
+    """Options of the group inference whose config has a field of that name."""
+    sections = {
+        option: _hydra([f"inference={option}"], folders, resolve=False)
+        for option in options("inference", folders)
+    }
+    return [option for option, cfg in sections.items() if name in flatten(cfg)]

@@ -15,6 +15,7 @@ NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchange
 LATER_DEFAULTS: dict[str, Any] = {
     "dataset.task": "regression",
     "dataset.train_rows": None,
+    "protocol.evaluate": "test",
     "protocol.latent_samples": 2000,
     "protocol.fixed_test": True,
     "protocol.stratify": False,

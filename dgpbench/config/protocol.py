@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from dgpbench.errors import UserError
 
+FOR_CLASSES = ("matthews2016",)  # protocols
+
+
+def is_trial(cfg: dict) -> bool:
+    """Whether a config is that of a tuning trial, which never looks at test rows."""
+    return (cfg.get("protocol") or {}).get("evaluate") == "validation"
+
+
+def check_task(protocol: dict, dataset: str, task: str) -> None:
+    """UserError if the protocol is not for this task."""
+    if protocol["name"] in FOR_CLASSES and task == "regression":
+        raise UserError(
+            f"protocol={protocol['name']} is for classification and dataset {dataset} is regression; use "
+            "protocol=clean, or a dataset with classes"
+        )
+
 
 def own_test(dataset: dict, protocol: dict) -> bool:
     """True if the dataset's own train/test division is used."""

@@ -104,6 +104,7 @@ SEED = Field(int, low=0, high=2**31 - 1)
 
 TOP: dict[str, Field] = {
     "experiment": Field(str, null=True),
+    "tuned": Field(str, null=True),
     "split": Field(int, low=0),
     "seed": SEED,
     "precision": _one_of("float64", "mixed", "float32"),
@@ -168,6 +169,7 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "train_fraction": Field(float, above=0, below=1),
         "scaling": _one_of("train", "all"),
         "validation": Field(float, low=0, below=1),
+        "evaluate": _one_of("test", "validation"),
         "test_samples": COUNT,
         "draws": Field(int, low=3),
         "max_test": COUNT_OR_NULL,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.keys import LATER_DEFAULTS
-from dgpbench.errors import UserError
+from dgpbench.errors import UserError, in_user_file
 
 if TYPE_CHECKING:
     from dgpbench.inference.base import Method
@@ -18,7 +19,7 @@ def load_class(setting: str, target: str) -> type:
     """The class `module.Class` that a setting names; the module may lie in the current folder."""
     module_name, _, class_name = target.rpartition(".")
     if "" not in sys.path:
-        sys.path.insert(0, "")  # a model in the current folder
+        sys.path.append("")  # a model in the current folder, which stands in for nothing else
     try:
         return getattr(import_module(module_name), class_name)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
@@ -26,6 +27,13 @@ def load_class(setting: str, target: str) -> type:
             f"{setting}={target} cannot be imported ({error}); give module.Class, with the module installed"
             " or in the current folder"
         ) from error
+    except Exception as error:
+        if isinstance(error, SyntaxError):
+            where = f" ({Path(error.filename or module_name).name}, line {error.lineno})"
+        elif not (where := in_user_file(error)):
+            raise
+        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        raise UserError(f"{setting}={target} cannot be imported: {what}{where}; mend it first") from error
 
 
 def method_class(inference: Mapping[str, Any]) -> type[Method]:

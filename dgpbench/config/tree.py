@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dgpbench.config import expand
+from dgpbench.config.plugins import plugin_folders
 from dgpbench.errors import UserError
 
 FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
@@ -22,14 +23,14 @@ def conf_dir() -> Path:
 
 
 def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
-    """The built-in tree followed by the user's; a user's folder must exist and may not shadow an option."""
+    """The built-in tree, those of installed packages, then the user's; none may shadow a built-in option."""
     folders = [conf_dir()]
-    for given in config_dirs:
+    for given in (*plugin_folders(), *config_dirs):
         folder = Path(given).expanduser().resolve()
         if not folder.is_dir():
             raise UserError(f"--config-dir {given} is no folder; give one that holds model/, dataset/, ...")
-        for group in groups():
-            for name in sorted(set(options(group)) & set(options(group, [folder]))):
+        for group in groups([conf_dir()]):
+            for name in sorted(set(options(group, [conf_dir()])) & set(options(group, [folder]))):
                 raise UserError(f"{group} {name} in {given} is named like a built-in {group}; rename it")
         folders.append(folder)
     return folders
@@ -37,7 +38,7 @@ def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
 
 def groups(folders: Sequence[Path] | None = None) -> list[str]:
     """Config groups in the order of config.yaml's defaults list, then a user's own."""
-    folders = folders or [conf_dir()]
+    folders = folders or [conf_dir(), *plugin_folders()]
     found = {p.name for folder in folders for p in folder.iterdir() if p.is_dir() and any(p.glob("*.yaml"))}
     many = {group for group, name in expand.FOLDERS.items() if name in found}
     found = (found | many) - set(expand.FOLDERS.values())
@@ -55,7 +56,7 @@ def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path
     """Options of a group and the file each stands in, its own or one with many; a file whose name begins with
     an underscore is a part of others and not listed."""
     found: dict[str, Path] = {}
-    for folder in folders or [conf_dir()]:
+    for folder in folders or [conf_dir(), *plugin_folders()]:
         for path in expand.files(group, folder):
             found |= dict.fromkeys(expand.names(path, default_groups()), path)
         found |= {p.stem: p for p in (folder / group).glob("*.yaml") if not p.stem.startswith("_")}
@@ -113,4 +114,4 @@ def main_fields() -> list[tuple[str, str, str]]:
         rows += fields(root / group / f"{stem}.yaml", f"{group}.")
     chosen = {name: value for name, value, _ in fields(root / "inference" / "fast.yaml", "inference.")}
     rows = [(name, chosen.get(name, value), text) for name, value, text in rows]
-    return [row for row in rows if row[0] not in ("experiment", "paths.config_dirs", "budget.name")]
+    return [row for row in rows if row[0] not in ("experiment", "tuned", "paths.config_dirs", "budget.name")]

@@ -20,6 +20,8 @@ def complete(cfg: dict) -> dict:
     out = dict(cfg)
     if "model" in cfg:
         out.setdefault("likelihood", {"name": LATER_DEFAULTS["likelihood.name"]})
+    if "experiment" in cfg:
+        out.setdefault("tuned", None)
     options = LATER_DEFAULTS | OUTSIDE_KEYS
     later = nested({name: options[name] for name in options if _concerns(out, *name.split(".", 1))})
     for section in later:

@@ -15,6 +15,7 @@ from dgpbench.data import arrays
 from dgpbench.data.catalogue import Entry, Source
 from dgpbench.data.files import make_folder, probe_file, read_json, sha256_file, write_json, writing
 from dgpbench.data.readers.formats import read_rows
+from dgpbench.data.scaling import LARGEST
 from dgpbench.data.sources.chain import Note, obtain, silent
 from dgpbench.errors import UserError
 
@@ -88,12 +89,27 @@ def _build(recipe: Recipe, name: str, note: Note) -> dict:
     make_folder(recipe.folder)
     with writing(recipe.folder):
         (recipe.folder / "meta.json").unlink(missing_ok=True)
-        meta = arrays.write_arrays(blocks, recipe.folder)
+        meta = arrays.write_arrays(_bounded(blocks, origin.get("file") or name), recipe.folder)
         _check_expected(meta, recipe.expect, name, origin)
         meta |= {"format": 1, "key": key, "name": name, "origin": origin}
         meta |= {f"{f[0].lower()}_probe": probe_file(recipe.folder / f) for f in ("X.npy", "Y.npy")}
         write_json(recipe.folder / "meta.json", meta)
     return meta
+
+
+def _bounded(blocks: Blocks, where: str) -> Blocks:
+    """The blocks; UserError for a number whose square would have no end."""
+    row = 0
+    for X, Y in blocks:
+        for what, A in (("input", X), ("target", Y)):
+            if A.size and (large := np.abs(A) > LARGEST).any():
+                i, j = (int(k) for k in np.argwhere(large)[0])
+                raise UserError(
+                    f"{where}: {what} {j} of row {row + i} is {A[i, j]:g}; squares of numbers beyond "
+                    f"{LARGEST:g} have no place in a computer: rescale the column, or drop the row"
+                )
+        row += len(X)
+        yield X, Y
 
 
 def _check_expected(meta: dict, expect: dict, name: str, origin: dict) -> None:

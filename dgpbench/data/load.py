@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgpbench.config.keys import likelihood_settings
-from dgpbench.config.protocol import check_split, own_test
+from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
 from dgpbench.config.schema import SPLIT_RULES
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
@@ -30,6 +30,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(SPLIT_RULES)}")
     own = {"name": entry.name, "train_rows": entry.train_rows}
     check_split(split, own, protocol)
+    check_task(protocol, entry.name, entry.task)
     if rule == "published":
         data, train, test = load_published(entry, cfg["paths"], split, note)
     elif entry.on_demand:
@@ -58,7 +59,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     if classes:
         check_training(entry.name, split, Y, classes, train, note)
     rows, likelihood = (train, test, valid), likelihood_settings(cfg)
-    return _scaled(entry, data, Y, classes, rows, protocol, likelihood, split)
+    seen = np.concatenate([train, valid]) if is_trial(cfg) else None
+    return _scaled(entry, data, Y, classes, rows, protocol, likelihood, split, seen)
 
 
 def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
@@ -82,13 +84,24 @@ def _divide(
 
 
 def _scaled(
-    entry: Entry, data: Data, Y, classes: list[str], parts, protocol: dict, likelihood: dict, split: int
+    entry: Entry,
+    data: Data,
+    Y: np.ndarray,
+    classes: list[str],
+    parts: tuple,
+    protocol: dict,
+    likelihood: dict,
+    split: int,
+    seen: np.ndarray | None,
 ) -> Split:
-    """The Split of the given parts (rows to train, test and validate), with its scaling."""
+    """The Split of the given parts (rows to train, test and validate), with its scaling.
+
+    `seen` are all the rows that may be looked at; None: no row is hidden.
+    """
     (train, test, valid), scaling = parts, protocol["scaling"]
     if scaling not in ("train", "all"):
         raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
-    scaled_by = train if scaling == "train" else None
+    scaled_by = train if scaling == "train" else seen
     if entry.on_demand:
         from dgpbench.data.generated.on_demand import MOMENT_ROWS
 
@@ -97,11 +110,11 @@ def _scaled(
         x_mean, x_std = np.zeros(data.X.shape[1]), np.full(data.X.shape[1], float(entry.pixel_max))
         constant = np.zeros(data.X.shape[1], dtype=bool)  # divided like the others: nothing to tell
     else:
-        found = moments(data.X, scaled_by)
+        found = moments(data.X, scaled_by, "input")
         (x_mean, x_std), constant = scale(found, scaling), found.constant
     y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
     if not classes:
-        y_mean, y_std = scale_targets(Y, scaled_by, scaling, likelihood)
+        y_mean, y_std = scale_targets(Y, scaled_by, scaling, likelihood, seen)
     traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
     if protocol.get("row_number") and entry.row_number is not None:
         traps.append("the row number is among the inputs: where rows are sorted by class, it tells the class")
@@ -141,6 +154,9 @@ def _traps_found(entry: Entry, data: Data, train, test, constant: np.ndarray) ->
     if constant.any() and not any("constant" in t for t in entry.traps):
         columns = ", ".join(str(i) for i in np.flatnonzero(constant)[:8])
         found.append(f"input {columns} is constant in the rows used for scaling; it is mapped to zero")
+    few = entry.task == "regression" and len(train) <= _INSPECT_VALUES
+    if few and (data.Y[train] == data.Y[train[:1]]).all():
+        found.append("the target has one value only in the training rows: there is nothing to learn")
     if entry.kind != "csv" or data.X.size > _INSPECT_VALUES:
         return found
     X, Y = np.asarray(data.X), np.asarray(data.Y)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from dgpbench.data.catalogue import Entry, Source, catalogue, find
 from dgpbench.errors import UserError
+
+NO_OWN: Mapping[str, Entry] = MappingProxyType({})
 
 
 def default_paths(datasets: str | None = None, mirror: str | None = None) -> dict:
@@ -46,8 +50,8 @@ def _mirrored(source: Source, mirror: str) -> bool:
     return all((Path(mirror) / f.path).is_file() for f in source.files)
 
 
-def list_rows(paths: dict | None = None) -> list[dict]:
-    """One row per dataset: name, n, d, task, where, traps (how many), title."""
+def list_rows(paths: dict | None = None, own: Mapping[str, Entry] = NO_OWN) -> list[dict]:
+    """One row per dataset: name, n, d, task, where, traps (how many), title. The user's own come first."""
     paths = paths or default_paths()
     return [
         {
@@ -61,13 +65,13 @@ def list_rows(paths: dict | None = None) -> list[dict]:
             "title": e.title,
             "thesis": e.thesis,
         }
-        for e in catalogue().values()
+        for e in (*own.values(), *catalogue().values())
     ]
 
 
-def show_text(name: str, paths: dict | None = None) -> str:
-    """Everything the catalogue knows of one dataset."""
-    e, paths = find(name), paths or default_paths()
+def show_text(name: str, paths: dict | None = None, own: Mapping[str, Entry] = NO_OWN) -> str:
+    """Everything the catalogue, or a yaml file of the user's own, knows of one dataset."""
+    e, paths = find(name, own), paths or default_paths()
     size = f"{e.n} rows, {e.d} inputs" if e.n else "any size"
     classes = f", {e.n_classes} classes" if e.n_classes else ""
     lines = [f"{e.name}: {e.title}", f"task      {e.task}{classes}, {size}"]
@@ -121,9 +125,11 @@ def _plain(value: object) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def fetch(names: list[str], paths: dict, note) -> list[tuple[str, str | None]]:
+def fetch(
+    names: list[str], paths: dict, note, own: Mapping[str, Entry] = NO_OWN
+) -> list[tuple[str, str | None]]:
     """Put each dataset into the cache, parsed; returns (name, None) or (name, why not)."""
-    entries = [find(name) for name in names]
+    entries = [find(name, own) for name in names]
     done = []
     for entry in entries:
         try:

@@ -42,6 +42,7 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
         tuple(_files(published)),
         "space",
         {k: published[k] for k in ("target", "drop") if k in published},
+        vouched=True,
     )
     holder = Entry(f"{entry.name}/published", n=entry.n, d=entry.d, sources=(source,), nearest=entry.nearest)
     key = key_of(["published", source.options, published.get("sha256"), published.get("index_sha256")])

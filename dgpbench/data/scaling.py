@@ -12,6 +12,7 @@ DIRECT_BYTES = (
     64 << 20
 )  # up to here numpy's own mean and std: bit-identical to what the papers' code computes
 _BLOCK_VALUES = 1 << 20
+LARGEST, SMALLEST = 1e100, 1e-100  # of values, and of standard deviations: squares and ratios stay finite
 EPSILON = 1e-6  # bayesian_benchmarks adds this to the standard deviation
 
 
@@ -22,8 +23,22 @@ class Moments:
     constant: np.ndarray  # D, True where a column has one value only
 
 
-def moments(A: np.ndarray, rows: np.ndarray | None = None) -> Moments:
-    """Moments of A[rows] (all rows when None) without holding more than a block of a large array."""
+def moments(A: np.ndarray, rows: np.ndarray | None = None, what: str = "column") -> Moments:
+    """Moments of A[rows] (all rows when None) without holding more than a block of a large array; UserError,
+    calling the column `what`, where numbers are too large or too close together to have any."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        found = _moments(A, rows)
+    usable = np.isfinite(found.mean) & np.isfinite(found.std) & ((found.std > SMALLEST) | found.constant)
+    if not usable.all():
+        i = int(np.flatnonzero(~usable)[0])
+        raise UserError(
+            f"{what} {i} has mean {found.mean[i]:g} and standard deviation {found.std[i]:g}, which cannot be "
+            f"standardised; rescale it to numbers between {SMALLEST:g} and {LARGEST:g}"
+        )
+    return found
+
+
+def _moments(A: np.ndarray, rows: np.ndarray | None) -> Moments:
     n = len(A) if rows is None else len(rows)
     if n * A.shape[1] * 8 <= DIRECT_BYTES:
         part = np.asarray(A if rows is None else A[rows])
@@ -55,28 +70,36 @@ MARGIN = 1e-6  # distance from 0 and 1 that a rescaled target keeps
 MAX_LEVELS = 1000
 
 
-def scale_targets(Y: np.ndarray, rows: np.ndarray | None, scaling: str, likelihood: dict):
+def scale_targets(
+    Y: np.ndarray,
+    rows: np.ndarray | None,
+    scaling: str,
+    likelihood: dict,
+    seen: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """(shift, scale) of a regression's targets as their likelihood wants them: y -> (y - shift) / scale.
 
     Standardised like inputs, except: counts stay as they are (poisson), positive values are divided by their
     mean (gamma), values in (0, 1) stay or have their range mapped there (beta), levels become 0, 1, 2 ...
-    (ordinal). Range and levels are those of all rows: they say what can be measured, not what was.
+    (ordinal). Range and levels are those of all rows (of those `seen`): they say what can be measured, not
+    what was.
     """
     name, P = likelihood["name"], Y.shape[1]
     if name == "poisson" or (name == "beta" and not likelihood["rescale"]):
         return np.zeros(P), np.ones(P)
     if name == "gamma":
-        mean = moments(Y, rows).mean
+        mean = moments(Y, rows, "target").mean
         return np.zeros(P), np.where(mean > 0, mean, 1.0)
     if name == "beta":
+        Y = Y if seen is None else Y[seen]
         low, high = np.min(Y, 0), np.max(Y, 0)
         if (low == high).any():
             raise UserError("likelihood.rescale=true: the targets have one value only, and so no range")
         width = (high - low) / (1.0 - 2.0 * MARGIN)
         return low - MARGIN * width, width
     if name == "ordinal":
-        return _levels(Y)
-    return scale(moments(Y, rows), scaling)
+        return _levels(Y if seen is None else Y[seen])
+    return scale(moments(Y, rows, "target"), scaling)
 
 
 def _levels(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -62,6 +62,12 @@ class Split:
             task=task,
             n_classes=n_classes,
         )
+
+    def on_validation(self) -> Split:
+        """The same training rows, with the validation rows in place of the test rows."""
+        if self.rows_valid is None:
+            raise ValueError("no rows are held out: protocol.validation is 0")
+        return replace(self, rows_test=self.rows_valid, rows_valid=None)
 
     @property
     def n_train(self) -> int:

@@ -10,6 +10,7 @@ from dgpbench.data.arrays import hash_array
 from dgpbench.data.catalogue import catalogue
 from dgpbench.data.files import read_json, sha256_file
 from dgpbench.data.published import index_problem
+from dgpbench.data.sources.pins import with_pins
 
 Found = list[tuple[str, str | None]]
 
@@ -19,8 +20,12 @@ def verify_all(paths: dict, note) -> Found:
     root, found = Path(paths["datasets"]), []
     for entry in catalogue().values():
         for source in entry.sources:
-            for remote in source.files:
-                found += _raw_file(entry.name, root / entry.name / remote.name, remote.sha256)
+            for remote, known in zip(with_pins(source, root / entry.name).files, source.files, strict=True):
+                path = root / entry.name / remote.name
+                if source.kind == "file" and known.sha256 is None:
+                    found += _unpinned(entry.name, path, remote.sha256)
+                else:
+                    found += _raw_file(entry.name, path, remote.sha256)
     for meta in sorted(root.glob("*/meta.json")) + sorted(root.glob("*/*/meta.json")):
         found.append(_parsed(root, meta))
     for entry in catalogue().values():
@@ -43,6 +48,16 @@ def _raw_file(name: str, path: Path, sha256: str | None) -> Found:
         else f"sha256 expected {sha256}, got {got}; remove the file to have it fetched again"
     )
     return [(f"{name}/{path.name}", problem)]
+
+
+def _unpinned(name: str, path: Path, first: str | None) -> Found:
+    """A file whose sha256 nobody has published: it can only be compared with what came first."""
+    if not path.is_file():
+        return []
+    changed = first is not None and sha256_file(path) != first
+    problem = "it is not the file that was fetched first; remove it to have it fetched again"
+    what = f"{name}/{path.name} (unpinned: no published sha256, {'as first fetched' if first else 'no pin'})"
+    return [(what, problem if changed else None)]
 
 
 def _parsed(root: Path, meta_path: Path) -> tuple[str, str | None]:

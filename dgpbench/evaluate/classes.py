@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from dgpbench.evaluate.predictive import Predictive
 
@@ -14,7 +13,7 @@ TINY = np.finfo(np.float64).tiny  # a probability of exactly 0 counts as this: l
 class ClassScorer:
     """Scores chunks of class probabilities; `finish` gives metrics, details, tables and notes."""
 
-    def __init__(self, split, protocol: dict, seed: int, num_rows: int) -> None:
+    def __init__(self, split, protocol: dict, seed: int, num_rows: int, threads: int = 1) -> None:
         self.num_classes, self.classes = split.n_classes, list(split.classes)
         self.num_samples = protocol["test_samples"]
         self.parts: list[np.ndarray] = []
@@ -43,14 +42,7 @@ class ClassScorer:
                 f"likelihood counts as {np.log(TINY):.1f} each"
             )
         bins = reliability(probs, y)
-        metrics = {
-            "test_loglik": float(np.log(np.maximum(truth, TINY)).mean()),
-            "test_accuracy": float((probs.argmax(1) == y).mean()),
-            "test_error": float((probs.argmax(1) != y).mean()),
-            "test_auc": auc(probs, y),
-            "test_brier": brier(probs, y),
-            "test_ece": calibration_error(bins),
-        }
+        metrics = scores(probs, y, bins)
         details = {"classes": self.classes, "zero_probability_rows": zero, "reliability": bins}
         return metrics, details, self._predictions(probs, y, rows), None
 
@@ -64,6 +56,18 @@ class ClassScorer:
         return table | {f"p_{c}": probs[:, c] for c in range(probs.shape[1])}
 
 
+def scores(probs: np.ndarray, y: np.ndarray, bins: dict[str, list]) -> dict[str, float | None]:
+    """The metrics of class probabilities (N, C) for labels (N,), given their reliability."""
+    return {
+        "test_loglik": float(np.log(np.maximum(probs[np.arange(len(y)), y], TINY)).mean()),
+        "test_accuracy": float((probs.argmax(1) == y).mean()),
+        "test_error": float((probs.argmax(1) != y).mean()),
+        "test_auc": auc(probs, y),
+        "test_brier": brier(probs, y),
+        "test_ece": calibration_error(bins),
+    }
+
+
 def auc(probs: np.ndarray, y: np.ndarray) -> float | None:
     """Area under the ROC curve: of class 1 where there are two, else the mean over one-vs-rest curves of the
     classes among the test rows. None where there is no curve: all rows are of one class."""
@@ -75,6 +79,8 @@ def auc(probs: np.ndarray, y: np.ndarray) -> float | None:
 
 def _auc_one(score: np.ndarray, positive: np.ndarray) -> float | None:
     """P(a positive scores above a negative), ties counted half: the Mann-Whitney statistic."""
+    from scipy.stats import rankdata  # slow to import, and for classes only
+
     P = np.count_nonzero(positive)
     N = len(positive) - P
     if not P or not N:

@@ -18,12 +18,25 @@ def mean_abs_normal(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
 
 def crps_mixture(
-    mean: np.ndarray, sd: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
+    mean: np.ndarray,
+    sd: np.ndarray,
+    y: np.ndarray,
+    weights: np.ndarray | None = None,
+    difference: np.ndarray | None = None,
 ) -> np.ndarray:
-    """CRPS (m,) of mixtures with mean, sd (S, m), weights (S, m) or equal ones, at y (m,): closed form over
-    pairs, O(S^2 m)."""
+    """CRPS (m,) of mixtures with mean, sd (S, m), weights (S, m) or equal ones, at y (m,).
+
+    `difference` (m,) is E|X - X'| / 2 where it is known; else it comes from all pairs.
+    """
+    if difference is None:
+        difference = difference_of_pairs(mean, sd, weights)
+    return average(mean_abs_normal(mean - y, sd), weights) - difference
+
+
+def difference_of_pairs(mean: np.ndarray, sd: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """E|X - X'| / 2 (m,) of mixtures with mean, sd, weights (S, m): closed form over pairs, O(S^2 m)."""
     S, m = mean.shape
-    out = average(mean_abs_normal(mean - y, sd), weights)
+    out = np.empty(m)
     step = max(1, BLOCK // S)
     for start in range(0, m, step):
         part = slice(start, start + step)
@@ -33,13 +46,13 @@ def crps_mixture(
         for s in range(1, S):  # each unordered pair once, counted twice
             gaps = mean_abs_normal(mu[s:] - mu[:-s], np.sqrt(var[s:] + var[:-s]))
             pairs += 2 * (_total(gaps, None, None) if w is None else _total(gaps, w[s:], w[:-s]))
-        out[part] -= 0.5 * (pairs / S**2 if w is None else pairs)
+        out[part] = 0.5 * (pairs / S**2 if w is None else pairs)
     return out
 
 
 def _total(values: np.ndarray, w: np.ndarray | None, v: np.ndarray | None) -> np.ndarray:
     """Sum over pairs (first axis), each times the weights w, v of its two components if there are any."""
-    return values.sum(0) if w is None else np.einsum("sm,sm,sm->m", values, w, v)
+    return values.sum(0) if w is None or v is None else np.einsum("sm,sm,sm->m", values, w, v)
 
 
 def crps_draws(ordered: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,8 @@ class Evaluation:
     predictions: dict[str, np.ndarray]
     draws: dict[str, np.ndarray] | None
     notes: tuple[str, ...] = ()
+    seconds: float = 0.0  # of all this
+    predict_seconds: float = 0.0  # of the model's part in it
 
 
 def chunk_rows(samples: int, draws: int, outputs: int) -> int:
@@ -42,15 +46,37 @@ def chunk_seed(seed: int, index: int) -> int:
 
 Predict = Callable[[np.ndarray, int, int], Predictive]  # X, samples, seed
 Density = Callable[[np.ndarray, np.ndarray, int, int], np.ndarray | None]  # X, Y, samples, seed: terms (S, N)
+Progress = Callable[[int, int], None]  # rows done, rows in all
+
+
+class Stopwatch:
+    """Seconds spent inside a function, over all its calls."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self, function: Callable, *args):
+        began = time.perf_counter()
+        try:
+            return function(*args)
+        finally:
+            self.seconds += time.perf_counter() - began
 
 
 def evaluate(
-    predict: Predict, split, protocol: dict, seed: int, density: Density | None = None
+    predict: Predict,
+    split,
+    protocol: dict,
+    seed: int,
+    density: Density | None = None,
+    threads: int = 1,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Score `predict(X, samples, seed)` on the test rows of `split` (the first `max_test` of them).
 
     A model that answers with draws is asked for `draws` of them instead of `test_samples`. `density`, where a
-    model has it and it answers, gives log p(y | x) in place of the mixture of `predict`.
+    model has it and it answers, gives log p(y | x) in place of the mixture of `predict`. Scores come from
+    `threads` cores, whose number changes no score. `progress` is told at the start and after each chunk.
     Raises Diverged, with the reason, where a prediction or a metric is not finite.
     """
     if split.task not in SCORERS:
@@ -59,27 +85,32 @@ def evaluate(
     X, Y, rows = split.X_test[:stop], split.Y_test[:stop], split.rows_test[:stop]
     if not len(X):
         raise UserError("the split has no test rows; choose a smaller protocol.train_fraction")
-    scorer = SCORERS[split.task](split, protocol, seed, len(X))
+    began, watch = time.perf_counter(), Stopwatch()
+    scorer: Any = SCORERS[split.task](split, protocol, seed, len(X), threads)
     samples = protocol["test_samples"]
     if split.task == "regression":
         size = chunk_rows(samples, protocol["draws"], Y.shape[1])
     else:  # class probabilities are all there is: no draws, no other density
         size, density = chunk_rows(samples, samples, split.n_classes), None
+    progress = progress or (lambda done, total: None)
+    progress(0, len(X))
     for index, start in enumerate(range(0, len(X), size)):
         part = slice(start, start + size)
-        predictive = predict(X[part], samples, chunk_seed(seed, index))
+        predictive = watch(predict, X[part], samples, chunk_seed(seed, index))
         if index == 0 and scorer.samples_for(predictive) != samples:
             samples = scorer.samples_for(predictive)
-            predictive = predict(X[part], samples, chunk_seed(seed, index))
+            predictive = watch(predict, X[part], samples, chunk_seed(seed, index))
         if problem := predictive.problem():
             raise Diverged(f"{problem} (test rows {start} to {start + len(X[part]) - 1})")
         given = (X[part], Y[part], protocol["test_samples"], chunk_seed(seed, index))
-        terms = density(*given) if density else None
+        terms = watch(density, *given) if density else None
         with np.errstate(all="ignore"):  # looked for below
             scorer.add(predictive, Y[part], start, terms)
+        progress(min(start + size, len(X)), len(X))
     with np.errstate(all="ignore"):
         metrics, details, predictions, draws = scorer.finish(X, Y, rows)
     bad = [name for name, value in metrics.items() if value is not None and not math.isfinite(value)]
     if bad:
         raise Diverged(f"not finite: {', '.join(bad)}")
-    return Evaluation(metrics, details, predictions, draws, tuple(scorer.notes))
+    seconds = time.perf_counter() - began
+    return Evaluation(metrics, details, predictions, draws, tuple(scorer.notes), seconds, watch.seconds)

@@ -7,17 +7,16 @@ y_std, and PIT, coverage and W do not change.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
-from dgpbench.evaluate import calibration, crps, mixture
-from dgpbench.evaluate.kde import kde_log_density
+from dgpbench.evaluate import calibration, mixture, rows
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.evaluate.quantiles import LEVELS, mixture_quantiles
-from dgpbench.evaluate.shapiro import shapiro_w
+from dgpbench.evaluate.quantiles import LEVELS
 
-ROWS = 128  # rows scored together: their 2000 draws fit in the cache
+ROWS = 64  # rows scored together: their 2000 draws fit in the cache
 DRAW_ROWS = 100  # test rows whose draws are kept
-EXACT_COMPONENTS = 200  # CRPS and quantiles of larger mixtures come from their draws: pairs cost S^2
 QUANTILE_NAMES = [f"q{int(round(100 * level)):02d}" for level in LEVELS]
 
 
@@ -27,10 +26,11 @@ def kept_rows(num_rows: int, limit: int = DRAW_ROWS) -> np.ndarray:
 
 
 class RegressionScorer:
-    """Scores chunks of a mixture or of draws; `finish` gives metrics, details and tables."""
+    """Scores chunks of a mixture or of draws, blocks of rows side by side; `finish` gives metrics, details
+    and tables. The number of threads changes no number."""
 
-    def __init__(self, split, protocol: dict, seed: int, num_rows: int) -> None:
-        self.split, self.seed, self.num_rows = split, seed, num_rows
+    def __init__(self, split, protocol: dict, seed: int, num_rows: int, threads: int = 1) -> None:
+        self.split, self.seed, self.num_rows, self.threads = split, seed, num_rows, threads
         self.y_mean, self.y_std = np.reshape(split.y_mean, -1), np.reshape(split.y_std, -1)
         self.num_draws = protocol["draws"]
         self.num_samples = protocol["test_samples"]
@@ -62,55 +62,21 @@ class RegressionScorer:
         self.components, self.sampled = predictive.num_components, predictive.log_weights is None
         if terms is not None:
             self.components, self.sampled = len(terms), True
-        for start in range(0, len(Y), ROWS):
+        wanted = rows.Wanted(self.num_draws, self.seed, self.kde_rows, self.kept, self.sampled)
+
+        def score(start: int) -> dict[str, np.ndarray]:
             part = slice(start, start + ROWS)
             fields = {f: a[:, part] for f in predictive.FIELDS if (a := getattr(predictive, f)) is not None}
-            part_terms = None if terms is None else terms[:, part]
-            self._add_rows(Predictive(**fields), Y[part], offset + start, part_terms)
+            own = None if terms is None else terms[:, part]
+            with np.errstate(all="ignore"):  # a state of each thread; `evaluate` looks for what is not finite
+                return rows.score(Predictive(**fields), Y[part], offset + start, own, wanted)
 
-    def _add_rows(self, predictive: Predictive, Y: np.ndarray, offset: int, terms: np.ndarray | None) -> None:
-        N, P = Y.shape
-        y = Y.ravel()
-        draws = predictive.draw(self.num_draws, self.seed, offset)  # n, N, P
-        draws = np.ascontiguousarray(draws.transpose(1, 2, 0)).reshape(N * P, -1)  # points, n
-        kde = max(0, min(N, self.kde_rows - offset))
-        if P == 1 and kde:
-            self._keep("kde", kde_log_density(draws[:kde], y[:kde]))
-        chosen = self.kept[(self.kept >= offset) & (self.kept < offset + N)] - offset
-        self._keep("draws", draws.reshape(N, P, -1)[chosen])
-        draws.sort(axis=1)
-        self._keep("shapiro_w", shapiro_w(draws).reshape(N, P))
-        self._keep("mean", predictive.mixture_mean())
-        self._keep("sd", predictive.mixture_sd())
-        logp = terms
-        if logp is None and predictive.kind == "mixture":
-            logp = mixture.component_logpdf(predictive.mean, predictive.var, Y)
-        if logp is not None:
-            weights = predictive.log_weights if terms is None else None
-            self._keep("log_density", mixture.log_density(logp, weights))
-            if self.sampled:
-                self.influence = self.influence + mixture.loglik_influence(logp)
-        if predictive.kind == "mixture":
-            mean, sd = predictive.mean.reshape(-1, N * P), np.sqrt(predictive.var).reshape(-1, N * P)
-            weights = predictive.log_weights
-            weights = None if weights is None else np.repeat(predictive.weights, P, axis=1)  # S, N * P
-            pit = mixture.cdf(mean, sd, y, weights)
-            if len(mean) <= EXACT_COMPONENTS:
-                score = crps.crps_mixture(mean, sd, y, weights)
-                by_point = (None if a is None else np.ascontiguousarray(a.T) for a in (mean, sd, weights))
-                quantiles = mixture_quantiles(*by_point)
-            else:
-                score, quantiles = crps.crps_draws(draws, y), np.quantile(draws, LEVELS, axis=1).T
-        else:
-            pit, score = calibration.pit_draws(draws, y), crps.crps_draws(draws, y)
-            quantiles = np.quantile(draws, LEVELS, axis=1).T
-        self._keep("pit", pit.reshape(N, P))
-        self._keep("crps", score.reshape(N, P))
-        scale, shift = self.y_std[:, None], self.y_mean[:, None]
-        self._keep("quantiles", (quantiles.reshape(N, P, -1) * scale + shift).astype(np.float32))
-
-    def _keep(self, name: str, values: np.ndarray) -> None:
-        self.parts.setdefault(name, []).append(values)
+        with ThreadPoolExecutor(self.threads) as pool:
+            for scores in pool.map(score, range(0, len(Y), ROWS)):
+                self.influence = self.influence + scores.pop("influence", 0.0)
+                quantiles = scores["quantiles"] * self.y_std[:, None] + self.y_mean[:, None]
+                for name, values in (scores | {"quantiles": quantiles.astype(np.float32)}).items():
+                    self.parts.setdefault(name, []).append(values)
 
     def finish(self, X: np.ndarray, Y: np.ndarray, rows: np.ndarray) -> tuple[dict, dict, dict, dict]:
         """(metrics, details, predictions, draws) once all rows are in."""
@@ -150,8 +116,8 @@ class RegressionScorer:
         return metrics
 
     def _mc_se(self) -> float | None:
-        """One component where more were asked for is exact, and so is a mixture with weights; one sample
-        tells nothing of its error."""
+        """Monte Carlo standard error of the mean log-likelihood: 0 for a mixture that is exact (with weights,
+        or one component where more were asked for), None for one sample, which tells nothing of its error."""
         if not self.sampled:
             return 0.0
         if self.components > 1:

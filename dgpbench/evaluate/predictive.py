@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dgpbench.evaluate import mixture
+
+Array = Any  # np.ndarray, or None in a kind that has no such array
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,11 @@ class Predictive:
     - probs: probs (N, C), class probabilities.
     """
 
-    mean: np.ndarray | None = None
-    var: np.ndarray | None = None
-    log_weights: np.ndarray | None = None
-    draws: np.ndarray | None = None
-    probs: np.ndarray | None = None
+    mean: Array = None
+    var: Array = None
+    log_weights: Array = None
+    draws: Array = None
+    probs: Array = None
 
     FIELDS: ClassVar[tuple[str, ...]] = ("mean", "var", "log_weights", "draws", "probs")
 
@@ -68,7 +70,7 @@ class Predictive:
         return len(self.probs) if self.probs is not None else self._values.shape[1]
 
     @property
-    def weights(self) -> np.ndarray | None:
+    def weights(self) -> Array:
         """The components' weights (S, N); None where they are equal."""
         return None if self.log_weights is None else np.exp(self.log_weights)
 
@@ -122,25 +124,33 @@ class Predictive:
         way; there must be at least n of them. With weights, component s of a point gives n w_s draws, rounded
         up or down: its n positions (i + u) / n in the cumulative weights share one uniform u.
         """
-        values = self._values
-        S, N, P = values.shape
+        return np.ascontiguousarray(self.draw_rows(n, seed, first_row).transpose(1, 0, 2))
+
+    def draw_rows(self, n: int, seed: int, first_row: int = 0) -> np.ndarray:
+        """The same draws, those of a point together (N, n, P)."""
+        values = self._values.transpose(1, 0, 2)
+        N, S, P = values.shape
         which = np.arange(n) * S // n
         if self.var is None:
             if S < n:
                 raise ValueError(f"{n} draws asked for, {S} stored")
-            return values[which]
-        noise = np.empty((N, n, P))
+            return values[:, which]
+        draws = np.empty((N, n, P))
         offset = np.empty(N)
         for i in range(N):
             stream = row_noise(seed, first_row + i)
-            stream.standard_normal(out=noise[i])
-            offset[i] = stream.random()
-        noise = noise.transpose(1, 0, 2)
+            stream.standard_normal(out=draws[i])
+            if self.log_weights is not None:
+                offset[i] = stream.random()
+        sd = np.sqrt(self.var).transpose(1, 0, 2)
         if self.log_weights is None:
-            return values[which] + np.sqrt(self.var)[which] * noise
-        which = self._systematic((np.arange(n)[:, None] + offset) / n)[:, :, None]  # n, N, 1
-        sd = np.sqrt(np.take_along_axis(self.var, which, 0))
-        return np.take_along_axis(values, which, 0) + sd * noise
+            draws *= sd if S == 1 else sd[:, which]
+            draws += values if S == 1 else values[:, which]
+            return draws
+        which = self._systematic((np.arange(n)[:, None] + offset) / n).T[:, :, None]  # N, n, 1
+        draws *= np.take_along_axis(sd, which, 1)
+        draws += np.take_along_axis(values, which, 1)
+        return draws
 
     def _systematic(self, positions: np.ndarray) -> np.ndarray:
         """The components (n, N) in which positions (n, N) in [0, 1) of the cumulative weights lie."""

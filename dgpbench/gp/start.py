@@ -10,6 +10,7 @@ import numpy as np
 
 from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.keys import later_defaults
+from dgpbench.config.upgrade import merged
 from dgpbench.errors import UserError
 from dgpbench.gp import first_guesses, kernels, likelihoods, projection
 from dgpbench.gp.deep_gp import DeepGP
@@ -74,7 +75,7 @@ def build(
     for i, kind in enumerate(model["layers"]):
         settings = layer_settings(cfg["model"], i)
         if kind == "lv":
-            _start_latent(start, i, settings, later_defaults("inference") | cfg.get("inference", {}))
+            _start_latent(start, i, settings, merged(later_defaults("inference"), cfg.get("inference", {})))
         elif kind == "linear":
             _start_projection(start, i, settings)
         else:
@@ -83,7 +84,7 @@ def build(
     values |= {f"likelihood/{n}": v for n, v in likelihood.initial().items()}
     start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
     fixed = start.fixed & values.keys()
-    inference = later_defaults("inference") | cfg.get("inference", {})
+    inference = merged(later_defaults("inference"), cfg.get("inference", {}))
     made = structure(cfg, values)
     if inference["hyperparameters"] == "fixed":
         fixed |= {name for name in values if not made.is_variational(name)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
+from dgpbench.config.upgrade import merged
 from dgpbench.inference.base import Bound, Method, Update
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Variational(Method):
 
     def __init__(self, cfg: Mapping[str, Any]):
         super().__init__(cfg)
-        self.settings = later_defaults("inference") | dict(cfg["inference"])
+        self.settings = merged(later_defaults("inference"), dict(cfg["inference"]))
 
     # ---- what fits -----------------------------------------------------------------------------------
 

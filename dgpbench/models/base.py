@@ -6,12 +6,13 @@ implements it directly. One file and one yaml (`_target_: my_module.MyModel`) pu
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from dgpbench.config.targets import load_class
-from dgpbench.errors import UserError
+from dgpbench.errors import UserError, in_user_file
 
 if TYPE_CHECKING:
     from dgpbench.data.split import Split
@@ -29,7 +30,7 @@ class Model(Protocol):
     latent variables and take protocol.latent_samples; `discrete = True`, where y takes separate values and a
     KDE means nothing; `log_density(X, Y, samples, seed)`, the logs of terms (S, N) whose mean is p(y | x),
     where a model can do better than what `predict` gives; `tasks`, those it is for (regression, binary,
-    multiclass), where it is not for all.
+    multiclass), where it is not for all; `keeps_rows = True`, where training rows are among the parameters.
     """
 
     def fit(self, split: Split, run) -> object | None:
@@ -51,11 +52,31 @@ class Model(Protocol):
 def create(cfg: dict) -> Model:
     """The model that `cfg["model"]["_target_"]` names, built with the whole config."""
     target = cfg["model"]["_target_"]
-    model = load_class("model._target_", target)(cfg)
+    model = _built(load_class("model._target_", target), target, cfg)
     missing = [name for name in METHODS if not hasattr(model, name)]
     if missing:
         raise UserError(f"model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
     return model
+
+
+def _built(kind: type, target: str, cfg: dict) -> Model:
+    """kind(cfg); UserError, with the line of the user's file, where that fails."""
+    try:
+        inspect.signature(kind).bind(cfg)
+    except TypeError:
+        raise UserError(
+            f"model._target_={target} cannot be built: its __init__ must take the config, "
+            "def __init__(self, cfg); see docs/your_model.md"
+        ) from None
+    try:
+        return kind(cfg)
+    except UserError:
+        raise
+    except Exception as error:
+        if not (place := in_user_file(error)):
+            raise
+        what = f"{type(error).__name__}: {error}{place}"
+        raise UserError(f"model._target_={target} cannot be built: {what}; see docs/your_model.md") from error
 
 
 def check_task(model: Model, name: str, split: Split) -> None:
@@ -63,7 +84,7 @@ def check_task(model: Model, name: str, split: Split) -> None:
     tasks = getattr(model, "tasks", None)
     if tasks is None or split.task in tasks:
         return
-    better = "linear, mdn, sgp or dgp2" if split.task == "regression" else "logistic, knn, sgp or dgp2"
+    better = "linear, knn, sgp or dgp2" if split.task == "regression" else "logistic, knn, sgp or dgp2"
     raise UserError(
         f"model {name} is for {' and '.join(tasks)}; dataset {split.dataset} is {split.task}: use "
         f"model={better}, or another dataset"

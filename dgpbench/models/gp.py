@@ -24,7 +24,7 @@ from dgpbench.gp.parameters import scope, unconstrain
 from dgpbench.inference.base import Bound, Method, Numerics
 from dgpbench.inference.place import place_of
 from dgpbench.keyed_random import permuted
-from dgpbench.models import density, prediction
+from dgpbench.models import latent_density, prediction
 
 INIT_ROWS = 100_000  # initial values are taken from at most this many random rows
 INIT_STREAM = 1 << 43  # random stream of the sample of very many rows; epochs have the streams from 0 on
@@ -160,9 +160,10 @@ class GPModel:
         None where that is as good, or there is no other way."""
         if hasattr(self.model.likelihood, "probs"):
             return None
-        if self.latent and density.possible(self.model):
-            inner = max(1, samples // density.NODES)
-            return np.concatenate(self._for_members(density.log_density, inner, seed, self._inputs(X), Y))
+        if self.latent and latent_density.possible(self.model):
+            return np.concatenate(
+                self._for_members(latent_density.log_density, samples, seed, self._inputs(X), Y)
+            )
         if isinstance(self.model.likelihood, Gaussian):
             return None
         return np.concatenate(self._for_members(prediction.log_density, samples, seed, self._inputs(X), Y))
@@ -172,7 +173,8 @@ class GPModel:
         share = -(-samples // len(self._members))
         seeds = [seed, *(_member_seed(seed, i) for i in range(1, len(self._members)))]
         pairs = zip(self._members, seeds, strict=True)
-        return [function(self.bound, prepared, *arrays, share, own) for prepared, own in pairs]
+        with tf.device(self.device):
+            return [function(self.bound, prepared, *arrays, share, own) for prepared, own in pairs]
 
     def posterior_latents(
         self, X: np.ndarray, Y: np.ndarray | None, samples: int, seed: int, rows: np.ndarray | None = None
@@ -216,16 +218,18 @@ class GPModel:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
         draws = scope(self.values, "draws")
         single = {name: v for name, v in self.values.items() if not name.startswith("draws/")}
-        jitter = tf.constant(single.pop("jitter"))
+        jitter = single.pop("jitter")
         self.model = start.structure(self.cfg, single)
         self.bound = self.method.bound(self.model)
         count = len(next(iter(draws.values()))) if draws else self.bound.draws
         self._members = []
-        for i in range(count):
-            member = single | {name: v[i] for name, v in draws.items()}
-            tensors = {name: tf.constant(v) for name, v in member.items()}
-            made, _ = self.bound.prepare(tensors, Numerics(jitter), key=tf.constant([self.cfg["seed"], i]))
-            self._members.append(made)
+        with tf.device(self.device):
+            numerics = Numerics(tf.constant(jitter), ("quad",) * len(self.model.layers))  # exact in float64
+            for i in range(count):
+                member = single | {name: v[i] for name, v in draws.items()}
+                tensors = {name: tf.constant(v) for name, v in member.items()}
+                made, _ = self.bound.prepare(tensors, numerics, key=tf.constant([self.cfg["seed"], i]))
+                self._members.append(made)
 
 
 def step_spec(

@@ -2,7 +2,8 @@
 
 The S samples are of the latent variables, from their prior, and of the inner layers (thesis 2.21). Given them
 f is Gaussian, and y is predicted as its likelihood asks: Gaussian components, class probabilities averaged
-over the samples, or draws.
+over the samples, or draws. Behind a latent variable at the input the first GP is read from a curve where it
+is smooth enough (latent_curve.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dgpbench.gp.deep_gp import DeepGP, mixed_outputs
 from dgpbench.gp.likelihoods import Gaussian
 from dgpbench.gp.likelihoods.base import DENSITY_NODES
 from dgpbench.inference.base import Bound
+from dgpbench.models import latent_curve
 
 COLUMNS = 10_000  # points times samples that pass through the layers at once
 DENSITY_COLUMNS = 2000  # the same for densities, each by quadrature
@@ -32,7 +34,7 @@ def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int
     """The predictive distribution at the rows of X (N, D)."""
     model = bound.model
     S = needed_samples(model, samples)
-    out = _in_blocks(_compiled_predict(bound, S), prepared, (X,), COLUMNS // S, seed)
+    out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
     mean, var = out
@@ -47,21 +49,27 @@ def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int
 def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
     """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
     S = needed_samples(bound.model, samples)
-    return _in_blocks(_compiled_density(bound, S), prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
+    return _in_blocks(_compiled_density, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
 
 
-def _in_blocks(function, prepared: dict, arrays, rows: int, seed: int) -> list[np.ndarray]:
+def _in_blocks(
+    compiled, bound: Bound, S: int, prepared: dict, arrays, rows: int, seed: int
+) -> list[np.ndarray]:
     """The outputs (S, N, ...) of a compiled function of equally large blocks of rows."""
     rows, N, parts = max(1, rows), len(arrays[0]), []
+    curves = latent_curve.NODES if latent_curve.possible(bound) and S > max(latent_curve.NODES) else ()
+    ways = latent_curve.Ways((*curves, 0))
     for block, start in enumerate(range(0, N, rows)):
         padded = [np.concatenate([A[start : start + rows], A[:1].repeat(rows, 0)])[:rows] for A in arrays]
-        out = function(prepared, *padded, tf.constant([seed, block]))
+        given = (prepared, *padded, tf.constant([seed, block]))
+        out = ways.first_good(lambda nodes, given=given: compiled(bound, S, nodes)(*given))
         parts.append([a.numpy()[:, : N - start] for a in out])
     return [np.concatenate(column, 1) for column in zip(*parts, strict=True)]
 
 
-def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed):
-    """Mean and variance of the outputs (P, S N) at rows X (N, D), and the noise that they came from.
+def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed, nodes: int = 0):
+    """Mean and variance of the outputs (P, S N) at rows X (N, D), the noise that they came from, and the
+    doubt in them where they came by a curve with so many nodes.
 
     Mixed outputs are correlated given w, so their GPs are sampled too: given those they are independent.
     """
@@ -70,16 +78,25 @@ def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed):
     shape = (model.noise_dim + (last.output_dim if last.mixed else 0), samples * N)
     noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
     w = [tf.reshape(noise[model.noise_rows(i)], (model.layers[i].dim, 1, -1)) for i in model.latent]
-    mean, var = bound.moments(prepared, tf.transpose(X), noise, w, repeat=samples)
+    doubt = tf.zeros((), tf.float64)
+    if nodes:
+        curve, places = (
+            latent_curve.Curve(bound, prepared, X, noise, nodes),
+            tf.reshape(w[0], (1, samples, N)),
+        )
+        mean, var = curve.outputs(places, *curve.at(places))
+        doubt = curve.doubt()
+    else:
+        mean, var = bound.moments(prepared, tf.transpose(X), noise, w, repeat=samples)
     if last.mixed:
         F = mean + tf.sqrt(tf.maximum(var, 0.0)) * noise[model.noise_dim :]
         mean, _ = mixed_outputs(model, prepared, F, tf.zeros_like(F))
         var = tf.zeros_like(mean)
-    return mean, var, noise
+    return mean, var, noise, doubt
 
 
 @lru_cache(maxsize=8)
-def _compiled_predict(bound: Bound, samples: int):
+def _compiled_predict(bound: Bound, samples: int, nodes: int):
     """Mean and variance (S, N, P), of y under a Gaussian likelihood and of f under others; or the mean of the
     class probabilities (1, N, C). In float64."""
     model, likelihood = bound.model, bound.model.likelihood
@@ -88,27 +105,27 @@ def _compiled_predict(bound: Bound, samples: int):
     def run(prepared, X, seed):
         N = X.shape[0]
         rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
-        mean, var, noise = sampled_moments(bound, prepared, X, samples, seed)
+        mean, var, noise, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
         if hasattr(likelihood, "probs"):
             each = likelihood.probs(prepared["likelihood"], mean, var, noise[model.likelihood_rows])
-            return (tf.reduce_mean(rows(each), 0, keepdims=True),)
+            return (tf.reduce_mean(rows(each), 0, keepdims=True),), doubt
         if isinstance(likelihood, Gaussian):
             var = var + prepared["likelihood"]["variance"]
-        return rows(mean), rows(var)
+        return (rows(mean), rows(var)), doubt
 
     return run
 
 
 @lru_cache(maxsize=8)
-def _compiled_density(bound: Bound, samples: int):
+def _compiled_density(bound: Bound, samples: int, nodes: int):
     """log p(y | sample) (S, N) for rows X (N, D), Y (N, P)."""
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
-        mean, var, _ = sampled_moments(bound, prepared, X, samples, seed)
+        mean, var, _, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
         Ys = tf.tile(tf.transpose(Y), (1, samples))
-        nodes = FEW_NODES if samples >= MANY_SAMPLES else DENSITY_NODES
-        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, nodes)
-        return (tf.reshape(each, (samples, -1)),)
+        few = FEW_NODES if samples >= MANY_SAMPLES else DENSITY_NODES
+        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, few)
+        return (tf.reshape(each, (samples, -1)),), doubt
 
     return run

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 from dgpbench.config.keys import config_key
 from dgpbench.config.protocol import num_splits
-from dgpbench.config.tree import options, read_option
+from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
@@ -24,6 +25,7 @@ class Cell:
     place: Place
     published: Published | None = None
     expected: int | None = None  # splits; None where ours cannot be had
+    wanted: tuple[int, ...] | None = None  # which splits; None for the first `expected`
     absent: str | None = None  # why ours cannot be had
     config_key: str | None = None
     values: dict[int, float] = field(default_factory=dict)
@@ -36,7 +38,8 @@ class Cell:
     def missing(self) -> list[int]:
         """Splits of which there is no record."""
         seen = {*self.values, *self.failed, *self.lacking}
-        return [split for split in range(self.expected or 0) if split not in seen]
+        wanted = range(self.expected or 0) if self.wanted is None else self.wanted
+        return [split for split in wanted if split not in seen]
 
     @property
     def count(self) -> str:
@@ -60,15 +63,15 @@ class Variant:
 
 
 @lru_cache(maxsize=256)
-def _composed(experiment: str, overrides: tuple[str, ...]) -> dict:
+def _composed(place_words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -> dict:
     from dgpbench.config import compose
 
-    return compose([f"experiment={experiment}", *overrides])
+    return compose(place_words, config_dirs)
 
 
 def cell_config(place: Place, dataset: dict) -> dict:
     """The config of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
-    return {**_composed(place.experiment, place.overrides), "dataset": dataset}
+    return {**_composed(place.words, place.config_dirs), "dataset": dataset}
 
 
 class Records:
@@ -99,7 +102,7 @@ class Records:
                     found[data_hash] = key
         if len(found) < 2:
             return next(iter(found.values()), None)
-        stated = _stated_hash(place.dataset)
+        stated = _stated_hash(place)
         return found[stated] if stated in found else max(found.values(), key=self._weight)
 
     def _weight(self, key: str) -> tuple:
@@ -107,20 +110,21 @@ class Records:
         return sum(r["status"] == "done" for r in records), max(r["finished"] for r in records)
 
 
-def _stated_hash(dataset: str) -> str | None:
-    return _facts(dataset).get("data_sha256")
+def _stated_hash(place: Place) -> str | None:
+    path = options("dataset", config_folders(place.config_dirs)).get(place.dataset)
+    return _facts(place.dataset, path).get("data_sha256") if path else None
 
 
 @lru_cache(maxsize=256)
-def _facts(dataset: str) -> dict:
-    """The fields of a dataset in the catalogue; none if it is not there."""
-    path = options("dataset").get(dataset)
-    return read_option(dataset, path) if path else {}
+def _facts(dataset: str, path: Path) -> dict:
+    """The fields of a dataset as its file says them."""
+    return read_option(dataset, path)
 
 
 def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
     """All cells of a table with their records and published numbers."""
-    experiments, datasets = options("experiment"), options("dataset")
+    folders = config_folders(spec.config_dirs)
+    experiments, datasets = options("experiment", folders), options("dataset", folders)
     cells = {}
     for position, place in spec.places.items():
         cell = cells[position] = Cell(place, find(place.published))
@@ -128,10 +132,10 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
         if cell.absent:
             continue
         try:
-            protocol = _composed(place.experiment, place.overrides)["protocol"]
-            splits = num_splits(_facts(place.dataset), protocol)
+            protocol = _composed(place.words, place.config_dirs)["protocol"]
+            splits = num_splits(_facts(place.dataset, datasets[place.dataset]), protocol)
         except UserError as error:
-            cell.absent = f"experiment {place.experiment} does not compose: {error}"
+            cell.absent = f"{' '.join(place.words)} does not compose: {error}"
             continue
         cell.expected = min(splits, place.splits or splits)
         cell.config_key = records.key_of(place)
@@ -140,9 +144,9 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
 
 
 def _absent(place: Place, experiments: dict, datasets: dict) -> str | None:
-    if not place.experiment:
+    if not place.runs:
         return "dgpbench has no experiment for this"
-    if place.experiment not in experiments:
+    if place.experiment and place.experiment not in experiments:
         return f"no experiment {place.experiment} yet"
     return None if place.dataset in datasets else f"no dataset {place.dataset} in the catalogue"
 

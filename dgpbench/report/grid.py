@@ -43,6 +43,7 @@ class Grid:
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     blocks: tuple[Grid, ...] = field(default=())  # smaller tables below: variants
+    hint: str = "--missing lists every command:"  # how to get all that is missing
 
     def textual(self, column: int) -> bool:
         """True if a column holds words, to be set to the left."""

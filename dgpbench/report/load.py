@@ -8,17 +8,21 @@ from pathlib import Path
 from dgpbench.report import specs
 from dgpbench.report.cells import Records
 from dgpbench.report.table import Table, build
-from dgpbench.store.layout import REFERENCE
+from dgpbench.store.layout import reference_folders
 from dgpbench.store.scan import Unit, scan
 
 PERF = Path("perf-results") / "perf.json"
 
 
 def load_tables(
-    names: Sequence[str], results: Path, reference: bool = True, variants: Sequence[str] = ()
+    names: Sequence[str],
+    results: Path,
+    reference: bool | Sequence[Path] = True,
+    variants: Sequence[str] = (),
+    config_dirs: Sequence[str] = (),
 ) -> list[Table]:
     """The named tables from the records in `results`. What cannot be read is named in a warning."""
-    wanted = [specs.load(name, variants) for name in names]
+    wanted = [specs.load(name, variants, config_dirs) for name in names]
     return tables_of(wanted, scan(results, reference=reference), results)
 
 
@@ -37,4 +41,5 @@ def all_tables(units: Sequence[Unit], results: Path) -> list[Table]:
 def tables_of(wanted: Sequence[specs.Spec], units: Sequence[Unit], results: Path) -> list[Table]:
     """Tables from records in hand; step times come from `dgpbench perf`'s file here, or the reference one."""
     records = Records(units)
-    return [build(spec, records, (PERF, results / REFERENCE / "perf.json")) for spec in wanted]
+    measured = (PERF, *(folder / "perf.json" for folder in reference_folders(results)))
+    return [build(spec, records, measured) for spec in wanted]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from shlex import quote
 
 from dgpbench.report.cells import Cell
+
+SHOWN_SPLITS = 4  # one by one in a command; more are a range
 
 
 def run_command(cell: Cell, split: int) -> str:
@@ -19,12 +22,17 @@ def sweep_command(cells: Sequence[Cell]) -> str:
     """The command of all that is missing in cells of one experiment; a sweep leaves out what is done."""
     datasets = ",".join(dict.fromkeys(cell.place.dataset for cell in cells))
     splits = sorted({split for cell in cells for split in cell.missing})
-    few = (
-        [f"split={','.join(map(str, splits))}"]
-        if len(splits) < cells[0].expected or cells[0].place.splits
-        else []
-    )
+    chosen = cells[0].place.splits or cells[0].wanted is not None  # not simply all splits of the protocol
+    few = [_split_word(splits)] if len(splits) < cells[0].expected or chosen else []
     return " ".join(["dgpbench sweep", *_settings(cells[0]), f"dataset={datasets}", *few])
+
+
+def _split_word(splits: Sequence[int]) -> str:
+    """split=3,7 or, of many that follow each other, 'split=range(3,20)'."""
+    first, last = splits[0], splits[-1]
+    if len(splits) > SHOWN_SPLITS and len(splits) == last - first + 1:
+        return quote(f"split=range({first},{last + 1})")
+    return f"split={','.join(map(str, splits))}"
 
 
 def commands(cells: Iterable[Cell]) -> list[str]:
@@ -46,7 +54,7 @@ def _one_for_all(group: Sequence[Cell]) -> str:
 
 
 def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Cells that lack something, together where one sweep would do."""
+    """Cells that lack something, together where one sweep serves them all."""
     found: dict[tuple, list[Cell]] = {}
     for cell in cells:
         if cell.missing:
@@ -56,4 +64,5 @@ def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
 
 
 def _settings(cell: Cell) -> list[str]:
-    return [f"experiment={cell.place.experiment}", *cell.place.overrides]
+    folders = [word for folder in cell.place.config_dirs for word in ("--config-dir", folder)]
+    return [quote(word) for word in (*folders, *cell.place.words)]

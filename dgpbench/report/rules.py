@@ -22,10 +22,13 @@ class Summary(NamedTuple):
 
 def summarise(values: Sequence[float]) -> Summary | None:
     """Mean over splits and its standard error (deviation with n - 1, over the root of n)."""
-    series = pd.Series(list(values), dtype=float)
-    if not len(series):
+    found = [float(value) for value in values]
+    n = len(found)
+    if not n:
         return None
-    return Summary(float(series.mean()), float(series.sem()) if len(series) > 1 else None, len(series))
+    mean = math.fsum(found) / n
+    squares = math.fsum((value - mean) ** 2 for value in found)
+    return Summary(mean, math.sqrt(squares / (n - 1) / n) if n > 1 else None, n)
 
 
 def overlapping(summaries: Mapping[str, Summary | None], better: str) -> set[str]:

@@ -14,13 +14,13 @@ import pandas as pd
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.grid import Grid, plain
-from dgpbench.report.rules import average_ranks
 from dgpbench.report.table import Table
 
 ROPE = 0.01  # nat (or whatever the table's unit is): smaller differences are practically none
 PRIOR_WEIGHT = 0.5  # of one pseudo-difference of zero
 DRAWS = 20_000
 LEVEL = 0.05
+LEAST_SETS = 5  # datasets; over fewer, ranks have no critical difference worth the name
 OVER_DATASETS = "all, by dataset means"
 
 
@@ -112,14 +112,28 @@ def _line(row: str, column: str, gaps: pd.Series) -> tuple:
 
 
 def rank_groups(table: Table) -> tuple[pd.DataFrame, float | None, float | None]:
-    """(average ranks over datasets with all columns, critical difference, Friedman p), for the diagram."""
-    means = table.frame().groupby(["row", "column"], as_index=False).value.mean().assign(split=0)
-    ranks = average_ranks(means, next(iter(table.cells.values())).place.better)
-    n = int(ranks.n.min()) if len(ranks) else 0
-    if len(ranks) < 2 or n < 2:
+    """(average ranks over datasets with all columns, critical difference, Friedman p), 1 = best, best first.
+
+    Means of a dataset are over the splits that all its columns have. Without LEAST_SETS datasets there is no
+    critical difference.
+    """
+    wide = table.frame().pivot(index=["row", "split"], columns="column", values="value")
+    wide = _on_common_splits(wide).groupby("row").mean().dropna()
+    better = next(iter(table.cells.values())).place.better
+    places = wide.rank(axis=1, ascending=better == "lower")
+    ranks = pd.DataFrame({"mean": places.mean(), "error": places.sem(), "n": places.count()})
+    ranks = ranks.sort_values("mean", kind="stable")
+    if len(ranks) < 2 or len(wide) < LEAST_SETS:
         return ranks, None, None
-    wide = means.pivot(index="row", columns="column", values="value").dropna()
-    return ranks.sort_values("mean"), critical_difference(len(ranks), n), friedman(wide)
+    return ranks, critical_difference(len(ranks), len(wide)), friedman(wide)
+
+
+def _on_common_splits(wide: pd.DataFrame) -> pd.DataFrame:
+    """Of each dataset the splits that all of its columns with runs have."""
+    kept = [
+        part[part[part.columns[part.notna().any()]].notna().all(axis=1)] for _, part in wide.groupby("row")
+    ]
+    return pd.concat(kept) if kept else wide
 
 
 def significance_grids(table: Table, against: str | None = None) -> list[Grid]:
@@ -146,7 +160,7 @@ def significance_grids(table: Table, against: str | None = None) -> list[Grid]:
     ranks, cd, p = rank_groups(table)
     frame = ranks.rename_axis("model").reset_index().rename(columns={"mean": "average rank", "n": "datasets"})
     about = (
-        "fewer than two datasets have all of these columns"
+        f"no critical difference: fewer than {LEAST_SETS} datasets have all of these columns"
         if cd is None
         else f"critical difference {cd:.2f} (Nemenyi, 5 %)"
         + (f"; Friedman p = {p:.3g}" if p is not None else "")
@@ -156,7 +170,7 @@ def significance_grids(table: Table, against: str | None = None) -> list[Grid]:
         frame,
         {"average rank": ".2f", "error": ".2f"},
         name=f"{table.spec.name}-ranks",
-        notes=(about, f"{len(ranks)} = best"),
+        notes=(about, "1 = best"),
     )
     return [first, second]
 

@@ -92,10 +92,10 @@ def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
     lines = [cell.absent] if cell.absent else []
     lines += [f"split {split} {text}" for split, text in cell.failed.items()]
     if cell.lacking:
-        lines.append(f"splits {_few(cell.lacking)} done without {cell.place.metric}; dgpbench rescore")
+        lines.append(f"splits {few(cell.lacking)} done without {cell.place.metric}; dgpbench rescore")
     if cell.missing:
         command = missing.run_command(cell, cell.missing[0])
-        lines.append(f"no record of splits {_few(cell.missing)}: {command}")
+        lines.append(f"no record of splits {few(cell.missing)}: {command}")
     if w:
         lines.append(f"median Shapiro W {w.mean:.4f}")
     if cell.config_key:
@@ -189,5 +189,5 @@ def variant_blocks(table: Table) -> tuple[Grid, ...]:
     )
 
 
-def _few(splits: list[int]) -> str:
+def few(splits: list[int]) -> str:
     return ", ".join(map(str, splits[:5])) + (f", ... ({len(splits)} in all)" if len(splits) > 5 else "")

@@ -33,3 +33,16 @@ def labels_of(cfg: dict) -> dict:
     """The label fields of a composed config."""
     names = {group: cfg[group]["name"] for group in ("dataset", "model", "inference", "protocol")}
     return {**names, "split": cfg["split"]}
+
+
+def packaged_reference() -> Path | None:
+    """The reference records that come with dgpbench: in the installed package, or in the clone's results."""
+    package = Path(__file__).resolve().parent.parent
+    found = (package / REFERENCE, package.parent / "results" / REFERENCE)
+    return next((folder for folder in found if folder.is_dir()), None)
+
+
+def reference_folders(results: str | Path) -> list[Path]:
+    """Where reference records are: those of the results folder first, then those that come with dgpbench."""
+    folders = [Path(results) / REFERENCE, packaged_reference()]
+    return list({folder.resolve(): folder for folder in folders if folder is not None}.values())

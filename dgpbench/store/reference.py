@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dgpbench.errors import UserError
-from dgpbench.store.scan import Unit, parse
+from dgpbench.store.scan import Unit, packed_lines, parse
+from dgpbench.store.seal import dumps_line
 
-NO_PATHS = {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
+NO_PATHS: dict[str, Any] = {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
 
 
 def export(units: Iterable[Unit], path: str | Path) -> int:
@@ -31,14 +32,18 @@ def export(units: Iterable[Unit], path: str | Path) -> int:
         with open(temporary, "wb") as raw:
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
                 for record in records:
-                    portable = {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
-                    file.write(json.dumps(portable, allow_nan=False, ensure_ascii=False).encode() + b"\n")
+                    file.write(dumps_line(portable(record)).encode())
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return len(records)
+
+
+def portable(record: dict) -> dict:
+    """A record without the folders of its machine and without companions."""
+    return {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
 
 
 def publish(units: Iterable[Unit], path: str | Path) -> int:
@@ -69,9 +74,8 @@ def load(path: str | Path) -> list[Unit]:
     path = Path(path)
     units = []
     try:
-        with gzip.open(path, "rb") as file:
-            for line in file:
-                units.append(Unit(parse(line), path))
+        for line in packed_lines(path):
+            units.append(Unit(parse(line), path))
     except FileNotFoundError:
         pass
     except (OSError, EOFError, ValueError, zlib.error) as error:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
+import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
+from dgpbench.store import seal
 from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
 from dgpbench.store.migrate import migrate
-from dgpbench.store.schema import validate_record
+from dgpbench.store.schema import SCHEMA_VERSION, validate_record
+from dgpbench.store.untrusted import MAX_BYTES, open_regular, parse_json, read_regular
 
 Warn = Callable[[str], None]
+_TRACE = re.compile(rb'"trace": \[\[[-+0-9eE., \[\]nul]*\]\]')  # as we write it: numbers, null and brackets
 
 
 @dataclass(frozen=True)
@@ -39,20 +43,28 @@ def to_stderr(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr)
 
 
-def parse(text: str | bytes) -> dict:
-    """A record of the current schema from its JSON, its config completed; ValueError if it is none."""
-    record = json.loads(text)
+def parse(content: bytes, traces: bool = True) -> dict:
+    """A record of the current schema from its JSON, its config completed; ValueError if it is none, or was
+    changed since. Without `traces`, training.trace is left out, and its numbers, most of the text, unread."""
+    record = parse_json(content if traces else _TRACE.sub(b'"trace": []', content))
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
+    version = record.get("schema")
+    if type(version) is int and version >= seal.SEALED_SINCE:
+        record.pop(seal.NAME, None)
+        if version <= SCHEMA_VERSION and not seal.fits(content):
+            raise ValueError("its checksum does not fit: it was changed after it was written")
     record = migrate(record)
     validate_record(record)
+    if not traces:
+        record["training"].pop("trace", None)
     return record | {"config": complete(record["config"])}
 
 
-def read_record(folder: Path) -> dict | None:
+def read_record(folder: Path, traces: bool = True) -> dict | None:
     """The record of a unit folder, None if there is none (yet); ValueError if it cannot be used."""
     try:
-        return parse((folder / RECORD).read_bytes())
+        return parse(read_regular(folder / RECORD), traces)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -76,44 +88,46 @@ def find_done(results: str | Path, cfg: dict, key: str) -> Unit | None:
 
 
 def scan(
-    results: str | Path, *, reference: bool = True, traces: bool = False, warn: Warn = to_stderr
+    results: str | Path,
+    *,
+    reference: bool | Sequence[Path] = True,
+    traces: bool = False,
+    trials: bool = False,
+    warn: Warn = to_stderr,
 ) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
-    Of several records with one key the first in this order stays: the user's own before reference, done
-    before not done, the latest. Without `traces`, training.trace is left out: of ten thousand records it is
-    most of the memory.
+    `reference` names the folders of reference records; true stands for that of `results`. Of several records
+    with one key the first in this order stays: the user's own before reference, done before not done, the
+    latest. Without `traces`, training.trace is left out: of ten thousand records it is most of the memory.
+    Without `trials`, those of `dgpbench tune` are left out: they have no test metrics and stand beside no
+    others.
     """
     found: dict[str, Unit] = {}
-    for unit in _lean(_own(Path(results), warn), traces):
+    for unit in scan_own(results, warn, traces):
         key = unit.record["key"]
         if key in found:
             unit, other = sorted((found[key], unit), key=_rank, reverse=True)
             warn(f"{other.path} has the same key as {unit.path}; it is left out")
         found[key] = unit
-    if reference:
-        for unit in _lean(_reference(Path(results) / REFERENCE, warn), traces):
+    folders = [Path(results) / REFERENCE] if reference is True else reference or ()
+    for folder in folders:
+        for unit in packed_units(folder, warn, traces):
             held = found.get(unit.record["key"])
             if held is None or held.record["status"] != "done":
                 found[unit.record["key"]] = unit
-    return list(found.values())
-
-
-def _lean(units: Iterator[Unit], traces: bool) -> Iterator[Unit]:
-    for unit in units:
-        if not traces:
-            unit.record["training"].pop("trace", None)
-        yield unit
+    return [unit for unit in found.values() if trials or not is_trial(unit.record["config"])]
 
 
 def _rank(unit: Unit) -> tuple:
     return unit.record["status"] == "done", unit.record["finished"], str(unit.path)
 
 
-def _own(results: Path, warn: Warn) -> Iterator[Unit]:
-    for folder in _folders(str(results), depth=4):
+def scan_own(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
+    """The user's own records, every one that can be read."""
+    for folder in folders(results, warn):
         try:
-            record = read_record(Path(folder))
+            record = read_record(Path(folder), traces)
         except (ValueError, OSError) as error:
             warn(f"{os.path.join(folder, RECORD)} cannot be read and is left out: {error}")
             continue
@@ -121,27 +135,52 @@ def _own(results: Path, warn: Warn) -> Iterator[Unit]:
             yield Unit(record, Path(folder, RECORD))
 
 
-def _folders(top: str, depth: int) -> Iterator[str]:
+def folders(results: str | Path, warn: Warn = to_stderr) -> Iterator[str]:
+    """The folders in which units lie, in name order."""
+    return _folders(str(results), 4, warn)
+
+
+def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
     """Folders `depth` levels below, in name order; hidden ones and the reference folder left out."""
     try:
         names = sorted(e.name for e in os.scandir(top) if e.name[0] != "." and e.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        warn(f"{top} cannot be read and is left out: {error.strerror}")
+        return
     for name in names:
         if depth == 1:
             yield os.path.join(top, name)
         elif depth < 4 or name != REFERENCE:
-            yield from _folders(os.path.join(top, name), depth - 1)
+            yield from _folders(os.path.join(top, name), depth - 1, warn)
 
 
-def _reference(folder: Path, warn: Warn) -> Iterator[Unit]:
+def reference_units(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
+    """The records that come with the project."""
+    return packed_units(Path(results) / REFERENCE, warn, traces)
+
+
+def packed_units(folder: Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
+    """The records of all .jsonl.gz files in a folder."""
     for path in sorted(folder.glob("*.jsonl.gz")):
+        bad: list[str] = []
         try:
-            with gzip.open(path, "rb") as file:
-                for number, line in enumerate(file, 1):
-                    try:
-                        yield Unit(parse(line), path)
-                    except ValueError as error:
-                        warn(f"{path} line {number} cannot be read and is left out: {error}")
-        except (OSError, EOFError, zlib.error) as error:
+            for number, line in enumerate(packed_lines(path), 1):
+                try:
+                    yield Unit(parse(line, traces), path)
+                except ValueError as error:
+                    bad.append(f"line {number} cannot be read and is left out: {error}")
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             warn(f"{path} cannot be read to its end: {error}")
+        if bad:
+            warn(f"{path} {bad[0]}" + (f" (and {len(bad) - 1:,} more lines)" if bad[1:] else ""))
+
+
+def packed_lines(path: Path) -> Iterator[bytes]:
+    """Lines of a gzip file, each of bounded length."""
+    with os.fdopen(open_regular(path), "rb") as raw, gzip.open(raw, "rb") as file:
+        while line := file.readline(MAX_BYTES + 1):
+            if len(line) > MAX_BYTES:
+                raise ValueError(f"a line is longer than {MAX_BYTES >> 20} MB")
+            yield line

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from datetime import datetime, timezone
 from typing import Any
 
-SCHEMA_VERSION = 1
+from dgpbench.store.deep import check_contents, known_fields
+from dgpbench.store.seal import dumps
+
+__all__ = ["FIELDS", "SCHEMA_VERSION", "STATUSES", "build_record", "dumps", "plain", "validate_record"]
+
+SCHEMA_VERSION = (
+    2  # 2: seconds and memory of the evaluation; the file ends with a checksum of itself (seal.py)
+)
+REASON_LENGTH = 2000
 STATUSES = ("done", "failed", "diverged", "timeout", "oom", "interrupted")
 
 TEXT_OR_NONE = (str, type(None))
@@ -34,6 +41,9 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "training": (dict,),  # summary of the trace
     "wall_seconds": NUMBER_OR_NONE,
     "steps_per_second": NUMBER_OR_NONE,
+    "predict_seconds": NUMBER_OR_NONE,  # of the model, for the test rows
+    "evaluate_seconds": NUMBER_OR_NONE,  # of predictions and metrics together
+    "peak_memory_bytes": NUMBER_OR_NONE,  # main memory of the process during the run
     "threads": (int, type(None)),
     "device": TEXT_OR_NONE,
     "versions": (dict,),
@@ -53,6 +63,9 @@ EMPTY: dict[str, Any] = {
     "training": {},
     "wall_seconds": None,
     "steps_per_second": None,
+    "predict_seconds": None,
+    "evaluate_seconds": None,
+    "peak_memory_bytes": None,
     "threads": None,
     "device": None,
     "versions": {},
@@ -86,6 +99,10 @@ def build_record(cfg: dict, *, key: str, config_key: str, status: str, **fields:
         if status == "done" and value is not None and not math.isfinite(value):
             raise ValueError(f"metric {name} of a done record is {value}")
     record = {name: plain(value) for name, value in {**EMPTY, **record}.items()}
+    for section in ("training", "details"):
+        record[section] = known_fields(section, record[section])
+    if len(record["reason"] or "") > REASON_LENGTH:
+        record["reason"] = record["reason"][:REASON_LENGTH] + " ..."
     validate_record(record)
     return {name: record[name] for name in FIELDS}
 
@@ -106,23 +123,22 @@ def validate_record(record: Any) -> None:
         raise ValueError(f"status is {record['status']}, not one of {', '.join(STATUSES)}")
     if unknown := set(record) - set(FIELDS):
         raise ValueError(f"unknown field {', '.join(sorted(unknown))}")
-    for name in ("key", "config_key"):
-        if len(record[name]) != 64 or set(record[name]) - set("0123456789abcdef"):
-            raise ValueError(f"field {name} is not 64 hexadecimal digits")
+    check_contents(record)
 
 
 def plain(value: Any) -> Any:
-    """Numpy scalars and arrays as Python values, numbers that are not finite as None."""
+    """A value as JSON takes it: numpy as Python values, numbers that are not finite as None, text as Unicode,
+    anything else as its text."""
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {plain(str(k)): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
+    if isinstance(value, str):
+        return str(value) if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if hasattr(value, "tolist"):
         return plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def dumps(record: dict) -> str:
-    """JSON with one top-level field per line: small, and still readable by eye and by diff."""
-    lines = (f' "{name}": {json.dumps(value, allow_nan=False)}' for name, value in record.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return plain(str(value))

@@ -8,39 +8,52 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from dgpbench.config.keys import likelihood_settings
-from dgpbench.config.schema import show_value
-from dgpbench.config.sections import flatten
+from dgpbench.store.differences import dataset_label, differences
 from dgpbench.store.scan import Unit
 
+USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless others are asked for
 NAMES = ("dataset", "model", "inference", "protocol")
-NOT_SETTINGS = ("paths.", "launcher.", "engine.", "dataset.")  # do not make a variant
-NOT_A_VARIANT = ("split", "seed", "device", "threads")
 
 
 class Mean(NamedTuple):
-    """Mean over n values with its standard error (None for one value)."""
+    """Mean over n of `of` values, those that there are, with its standard error (None for one value)."""
 
     mean: float
     error: float | None
     n: int
+    of: int
 
 
-def average(values: Sequence[float]) -> Mean | None:
-    if not values:
+def average(values: Sequence[float | None]) -> Mean | None:
+    found = [value for value in values if value is not None]
+    if not found:
         return None
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Mean(fmean(values), error, len(values))
+    error = stdev(found) / math.sqrt(len(found)) if len(found) > 1 else None
+    return Mean(fmean(found), error, len(found), len(values))
 
 
-def per_record(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
-    """One row per record; `place` is the folder, or the reference file."""
+def training_seconds(record: dict) -> float | None:
+    """Seconds in training steps, without loading, compilation and evaluation."""
+    return record["training"].get("seconds")
+
+
+def usual_metrics(units: Sequence[Unit]) -> list[str]:
+    """The metrics that are shown unless others are asked for."""
+    known = {name for unit in units for name in unit.record["metrics"]}
+    return [name for name in USUAL if name in known]
+
+
+def per_record(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Sequence[str] = ()) -> list[dict]:
+    """One row per record; `settings` is what is not the default, `place` the folder or the reference file."""
+    settings = _settings(units, config_dirs)
     rows = []
     for unit in units:
         record = unit.record
-        row = {name: record[name] for name in (*NAMES, "split", "seed", "status")}
+        row = _names(record) | {"settings": settings[record["config_key"]]}
+        row |= {name: record[name] for name in ("split", "seed", "status")}
         row.update({name: record["metrics"].get(name) for name in metrics})
         row.update(
+            train_seconds=training_seconds(record),
             seconds=record["wall_seconds"],
             reason=record["reason"] or "",
             key=record["key"][:8],
@@ -50,51 +63,47 @@ def per_record(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
     return rows
 
 
-def per_config(units: Sequence[Unit], metrics: Sequence[str]) -> list[dict]:
-    """One row per config_key. Configs of one name that differ in a setting stay apart, with the difference
-    as `variant`; units that are not done are counted, never left out in silence."""
+def per_config(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Sequence[str] = ()) -> list[dict]:
+    """One row per config_key, with what is not the default as `settings`; units that are not done are
+    counted, never left out in silence."""
     groups: dict[str, list[dict]] = {}
     for unit in units:
         groups.setdefault(unit.record["config_key"], []).append(unit.record)
-    variants = _variants({key: records[0] for key, records in groups.items()})
+    settings = _settings(units, config_dirs)
     rows = []
     for key, records in groups.items():
         done = [r for r in records if r["status"] == "done"]
-        row: dict = {name: records[0][name] for name in NAMES}
-        row.update(variant=variants[key], done=len(done))
+        row: dict = _names(records[0]) | {"settings": settings[key], "done": len(done)}
         others = Counter(r["status"] for r in records if r["status"] != "done")
         row["not_done"] = ", ".join(f"{count} {status}" for status, count in sorted(others.items()))
         for name in metrics:
-            row[name] = average([v for r in done if (v := r["metrics"].get(name)) is not None])
-        row["seconds"] = average([r["wall_seconds"] for r in done if r["wall_seconds"] is not None])
+            row[name] = average([r["metrics"].get(name) for r in done])
+        row["train_seconds"] = _mean([training_seconds(r) for r in done])
+        row["seconds"] = _mean([r["wall_seconds"] for r in done])
         row["config_key"] = key[:8]
         rows.append(row)
     return rows
 
 
-def _variants(examples: dict[str, dict]) -> dict[str, str]:
-    """Differences of each config from the others of the same names, as overrides."""
-    named: dict[tuple, list[str]] = {}
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _names(record: dict) -> dict:
+    return {name: record[name] for name in NAMES} | {"dataset": dataset_label(record)}
+
+
+def _settings(units: Sequence[Unit], config_dirs: Sequence[str]) -> dict[str, str]:
+    """By config_key what is not the default, as overrides; the data's hash where that alone tells apart."""
+    examples = {unit.record["config_key"]: unit.record for unit in units}
+    texts = {key: " ".join(differences(record, config_dirs)) for key, record in examples.items()}
+    shown = {key: (*_names(record).values(), texts[key]) for key, record in examples.items()}
+    alike: dict[tuple, set[str]] = {}
     for key, record in examples.items():
-        named.setdefault(tuple(record[name] for name in NAMES), []).append(key)
-    out = dict.fromkeys(examples, "")
-    for keys in named.values():
-        if len(keys) == 1:
-            continue
-        flat = {key: _settings(examples[key]) for key in keys}
-        fields = sorted({field for settings in flat.values() for field in settings})
-        telling = [f for f in fields if len({show_value(settings.get(f)) for settings in flat.values()}) > 1]
-        for key in keys:
-            out[key] = " ".join(f"{f}={show_value(flat[key][f])}" for f in telling if f in flat[key])
+        alike.setdefault(shown[key], set()).add(record["data_hash"] or "")
+    out = dict(texts)
+    for key, record in examples.items():
+        if len(alike[shown[key]]) > 1:
+            out[key] = f"{texts[key]} data={(record['data_hash'] or '')[:8]}".strip()
     return out
-
-
-def _settings(record: dict) -> dict:
-    flat = flatten(record["config"] | {"likelihood": likelihood_settings(record["config"])})
-    likelihood = flat["likelihood.name"]  # unlike other names it stands for no other field
-    kept = {
-        f: v
-        for f, v in flat.items()
-        if f not in NOT_A_VARIANT and not f.startswith(NOT_SETTINGS) and not f.endswith(".name")
-    }
-    return {**kept, "likelihood": likelihood, "data": (record["data_hash"] or "")[:8]}

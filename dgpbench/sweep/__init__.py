@@ -2,4 +2,19 @@
 
 `planner` makes a `plan` of units; `launchers` run them in a `pool` of processes (`process`, `child`) under a
 `lease` each; `state` reads records and leases; `unfinished` records units that could not do so themselves.
+
+The package can be called: `dgpbench.sweep("model=sgp,dgp2")` is the sweep of dgpbench.api.runs.
 """
+
+import sys
+from types import ModuleType
+
+
+class _Callable(ModuleType):
+    def __call__(self, *overrides: str, **options):
+        from dgpbench.api.runs import sweep
+
+        return sweep(*overrides, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -6,8 +6,6 @@ TensorFlow starts once and compiled steps are kept between units; the unit itsel
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import faulthandler
 import io
 import json
@@ -19,24 +17,31 @@ import time
 import traceback
 from pathlib import Path
 
-from dgpbench.errors import Interrupted, UserError
+from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.progress import Reporter
+from dgpbench.sweep.descendants import end_descendants, set_death_signal
 
 LOG = "log.txt"
-NO_PLACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+LOG_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK  # a link is not followed, a FIFO not waited for
 PROGRESS_SECONDS = 1.0
-_PR_SET_PDEATHSIG = 1
 
 
 class Answers:
     """The parent's end of stdout, which nothing else in this process can write to."""
 
     def __init__(self):
-        self._file = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+        self._pipe = os.dup(1)
         os.dup2(2, 1)
 
     def send(self, **message) -> None:
-        self._file.write(json.dumps(message) + "\n")
+        """Tell the parent. A parent that has died is no fault of the unit: the signal that follows its death
+        ends the unit with a checkpoint."""
+        rest = memoryview(json.dumps(message).encode() + b"\n")
+        try:
+            while rest:
+                rest = rest[os.write(self._pipe, rest) :]
+        except OSError:
+            pass
 
 
 class Tolerant(io.TextIOBase):
@@ -77,15 +82,21 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and decides
     _end_with(parent, grace)
     if "" not in sys.path:
-        sys.path.insert(0, "")  # a user's model in the current folder
+        sys.path.append("")  # a user's model in the current folder, which stands in for nothing else
+    home = os.getcwd()
     try:
         import dgpbench.experiment  # noqa: F401 - before any unit's clock runs
 
         answers.send(ready=os.getpid())
         for line in sys.stdin:
-            answers.send(**run_order(json.loads(line), answers))
-    except (Interrupted, BrokenPipeError):
+            answer = run_order(json.loads(line), answers)
+            end_descendants(os.getpid())
+            os.chdir(home)  # a model may have gone elsewhere
+            answers.send(**answer)
+    except Interrupted:
         pass  # between two units there is nothing to save
+    finally:
+        end_descendants(os.getpid())
 
 
 def run_order(order: dict, answers: Answers) -> dict:
@@ -104,9 +115,14 @@ def run_order(order: dict, answers: Answers) -> dict:
             return _answer("interrupted", str(error))
         except UserError as error:
             traceback.print_exc()
-            if getattr(error.__cause__, "errno", None) in NO_PLACE:  # true of the machine, not of the unit
+            if getattr(error.__cause__, "errno", None) in DISK_FAULTS:
                 return _answer("interrupted", str(error), fatal=True)
             return _answer("failed", str(error))
+        except OSError as error:
+            traceback.print_exc()
+            if error.errno in DISK_FAULTS:
+                return _answer("interrupted", disk_fault(error), fatal=True)
+            return _answer("failed", f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
         except MemoryError as error:
             return _answer("oom", f"MemoryError: {error}")
         except Exception as error:  # noqa: BLE001 - a fact about the unit; the others must go on
@@ -128,7 +144,7 @@ class _Log:
     def __enter__(self):
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | LOG_FLAGS, 0o644)
         except OSError:  # no place for a log is no reason not to run: writing the record says what is wrong
             log = os.open(os.devnull, os.O_WRONLY)
         self.saved = os.dup(1), os.dup(2)
@@ -174,11 +190,8 @@ def _stop(number, frame) -> None:
 
 
 def _end_with(parent: int, grace: float) -> None:
-    """End with the parent: SIGTERM, so that a checkpoint is written, and SIGKILL after `grace` seconds."""
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    except (OSError, AttributeError):
-        pass  # not Linux: the thread below finds out
+    """End with the parent: SIGTERM, so that a checkpoint is written, and the end after `grace` seconds."""
+    set_death_signal()
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -188,7 +201,3 @@ def _end_with(parent: int, grace: float) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import socket
 import time
@@ -17,8 +18,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from dgpbench.store.deep import is_hash, is_name, is_number
+from dgpbench.store.untrusted import parse_json, read_regular
+
 LEASES = ".leases"  # in the results folder
 HEARTBEAT = 10.0  # seconds between two renewals
+MAX_BYTES = 1 << 16
 STALE = 120.0  # seconds without one after which the holder is taken for dead
 
 
@@ -69,7 +74,8 @@ def take(results: Path, key: str, pid: int, job: str | None = None) -> Lease | N
                 return None
             with _claim(path, held) as ours:
                 if ours:
-                    os.replace(draft, path)
+                    with suppress(IsADirectoryError):  # work may be done twice: a lease is advice
+                        os.replace(draft, path)
                     return lease
         return None
     finally:
@@ -96,15 +102,33 @@ def leases(results: Path) -> Iterator[tuple[Lease, bool]]:
     """All leases of a results folder, each with whether its holder is alive."""
     for path in sorted((Path(results) / LEASES).glob("*.json")):
         lease = read(path)
-        if lease is not None:
+        if lease is not None and path == _path(results, lease.key):
             yield lease, alive(lease, path)
 
 
 def read(path: Path) -> Lease | None:
+    """The lease in a file; None if there is none, or what lies there is none."""
     try:
-        return Lease(**json.loads(path.read_text(encoding="utf-8")))
+        lease = Lease(**parse_json(read_regular(path, MAX_BYTES)))
     except (OSError, ValueError, TypeError):
         return None
+    return lease if _is_ours(lease) else None
+
+
+def _is_ours(lease: Lease) -> bool:
+    """Whether the fields are what `take` and `renew` write."""
+    texts = is_name(lease.host) and isinstance(lease.started, str)
+    texts = texts and (lease.job is None or is_name(lease.job))
+    process = type(lease.pid) is int and lease.pid > 0
+    token = isinstance(lease.token, str) and re.fullmatch(r"[0-9a-f]{16}", lease.token)
+    return bool(texts and process and token and is_hash(lease.key) and _is_progress(lease.progress))
+
+
+def _is_progress(progress: object) -> bool:
+    known = {"step", "steps", "left"}
+    return isinstance(progress, dict) and all(
+        name in known and (value is None or is_number(value)) for name, value in progress.items()
+    )
 
 
 def alive(lease: Lease, path: Path) -> bool:
@@ -164,19 +188,30 @@ def _claim(path: Path, held: Lease | None) -> Iterator[bool]:
     """
     mark = path.with_name(f".tmp-claim-{path.stem}-{held.token if held else 'unreadable'}")
     try:
-        os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        handle = os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     except FileExistsError:
         with suppress(OSError):
-            if abs(_now(path.parent) - mark.stat().st_mtime) > STALE:
+            if _abandoned(mark):
                 mark.unlink()
         yield False
         return
+    os.write(handle, f"{socket.gethostname()} {os.getpid()} {process_start(os.getpid())}".encode())
+    os.close(handle)
     try:
         found = read(path)
         same = found is None if held is None else found is not None and found.token == held.token
         yield same and path.exists()
     finally:
         mark.unlink(missing_ok=True)
+
+
+def _abandoned(mark: Path) -> bool:
+    """Whether the maker of a claim is dead: by its process on this host, by the claim's age elsewhere."""
+    with suppress(OSError, ValueError):
+        host, pid, started = read_regular(mark, MAX_BYTES).decode().split(" ")
+        if host == socket.gethostname():
+            return process_start(int(pid)) != started
+    return abs(_now(mark.parent) - mark.stat().st_mtime) > STALE
 
 
 def _now(folder: Path) -> float:

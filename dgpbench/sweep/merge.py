@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dgpbench.errors import UserError
-from dgpbench.store import read
 from dgpbench.store.scan import Unit, find, scan
-from dgpbench.store.write import DRAWS, PARAMS, PREDICTIONS, write_unit
+from dgpbench.store.trust import check_record
+from dgpbench.store.untrusted import open_regular
+from dgpbench.store.write import copy_unit
 from dgpbench.sweep.child import LOG
 
 SAME = 1e-6  # relative; metrics of one key that differ by more are worth a word
-READERS = {
-    PREDICTIONS: ("predictions", read.predictions),
-    DRAWS: ("draws", read.draws),
-    PARAMS: ("params", read.parameters),
-}
+MAX_LOG = 16 << 20
 
 
-def merge(source: Path, results: Path, warn: Callable[[str], None]) -> Counter:
-    """Copy what `results` lacks, or has not done; returns how many were taken, kept, damaged, different."""
+def merge(source: Path, results: Path, warn: Callable[[str], None], allow: Sequence[str] = ()) -> Counter:
+    """Copy what `results` lacks, or has not done, from a results folder or a file that `show --export` wrote;
+    returns how many were taken, kept, damaged, refused, different. `allow`: packages whose code the records
+    may name."""
     counts: Counter[str] = Counter()
-    for unit in scan(source, reference=False, traces=True, warn=_counting(warn, counts)):
+    for unit in _units(source, _counting(warn, counts)):
+        try:
+            check_record(unit.record, allow)
+        except ValueError as error:
+            counts["refused"] += 1
+            warn(f"{unit.path} is not taken: {error}")
+            continue
         held = find(results, unit.record["config"], unit.record["key"])
         if held and held.record["status"] == "done":
             counts["kept"] += 1
@@ -37,16 +42,33 @@ def merge(source: Path, results: Path, warn: Callable[[str], None]) -> Counter:
             counts["kept"] += 1
             continue
         try:
-            companions = {READERS[n][0]: READERS[n][1](unit) for n in unit.record["files"]}
-        except UserError as error:
+            taken, ours = copy_unit(results, unit)
+        except (ValueError, FileNotFoundError) as error:
             counts["damaged"] += 1
-            warn(f"not taken: {error}")
+            warn(f"{unit.path} is not taken: {error}")
             continue
-        taken = write_unit(results, unit.record, **companions)
-        with suppress(OSError):  # a log is good to have, not needed
-            shutil.copyfile(unit.folder / LOG, taken.folder / LOG)
-        counts["taken"] += 1
+        if ours:
+            with suppress(OSError, ValueError):  # a log is good to have, not needed
+                _copy_log(unit.folder / LOG, taken.folder / LOG)
+        counts["taken" if ours else "kept"] += 1
     return counts
+
+
+def _copy_log(source: Path, target: Path) -> None:
+    """Copy a log of decent size to where there is none yet; neither end may be a link."""
+    with os.fdopen(open_regular(source), "rb") as file:
+        if os.fstat(file.fileno()).st_size > MAX_LOG:
+            return
+        with open(target, "xb") as out:
+            shutil.copyfileobj(file, out)
+
+
+def _units(source: Path, warn: Callable[[str], None]) -> list[Unit]:
+    if source.is_dir():
+        return scan(source, reference=False, traces=True, trials=True, warn=warn)
+    from dgpbench.api.exports import read as read_export
+
+    return read_export(source)
 
 
 def _counting(warn: Callable[[str], None], counts: Counter) -> Callable[[str], None]:

@@ -13,7 +13,9 @@ from dgpbench.config.keys import config_key
 from dgpbench.config.upgrade import complete
 from dgpbench.data.files import write_json
 from dgpbench.errors import UserError
+from dgpbench.store.deep import GROUPS, is_hash, is_name
 from dgpbench.store.layout import labels_of, unit_folder
+from dgpbench.store.untrusted import check_depth, parse_json, read_regular
 from dgpbench.sweep.settings import settings_of
 
 FORMAT = 1
@@ -107,11 +109,12 @@ class Plan:
 def load_plan(path: str | Path) -> Plan:
     """The plan in a file; UserError if it is none."""
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = parse_json(read_regular(path))
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']}, this dgpbench reads {FORMAT}")
         units = [Planned(*unit) for unit in document["units"]]
         fields = {name: document[name] for name in ("cwd", "command", "configs", "hashes")}
+        _check(**fields, units=units)
     except OSError as error:
         raise UserError(f"cannot read plan {path} ({error.strerror}); `dgpbench sweep` writes one") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -119,12 +122,37 @@ def load_plan(path: str | Path) -> Plan:
     return Plan(**fields, units=units)
 
 
+def _check(cwd: str, command: list, configs: list, hashes: list, units: list[Planned]) -> None:
+    """ValueError for what no plan of ours holds."""
+    check_depth(configs)
+    if not isinstance(cwd, str) or not all(isinstance(word, str) for word in command):
+        raise ValueError("cwd and command are no texts")
+    if not isinstance(configs, list) or not configs or not units or len(hashes) != len(configs):
+        raise ValueError("it has no units")
+    if not all(is_hash(text) for text in hashes):
+        raise ValueError("a data hash is none")
+    for cfg in configs:
+        sections = (*GROUPS, "budget", "launcher", "paths")
+        if not all(isinstance(cfg[name], dict) for name in sections) or type(cfg["threads"]) is not int:
+            raise ValueError("a config is incomplete")
+        if not all(is_name(cfg[name]["name"]) for name in GROUPS) or not isinstance(cfg["device"], str):
+            raise ValueError("a config has no names")
+        if not isinstance(cfg["paths"]["results"], str) or not {"steps", "seconds"} <= set(cfg["budget"]):
+            raise ValueError("a config is incomplete")
+    for unit in units:
+        numbers = (unit.config, unit.split, unit.seed)
+        if not all(type(n) is int and n >= 0 for n in numbers) or unit.config >= len(configs):
+            raise ValueError("a unit is of no config")
+        if not is_hash(unit.key):
+            raise ValueError("a unit has no key")
+
+
 def plans(results: str | Path) -> dict[str, Path]:
     """The sweeps of a results folder by name, the latest first."""
     folder = Path(results) / SWEEPS
     found = {path.parent.name: path for path in sorted(folder.glob("*/plan.json"))}
     try:
-        latest = json.loads((folder / LATEST).read_text(encoding="utf-8"))["name"]
-    except (OSError, ValueError, KeyError):
+        latest = parse_json(read_regular(folder / LATEST))["name"]
+    except (OSError, ValueError, KeyError, TypeError):
         latest = None
     return {name: found[name] for name in sorted(found, key=lambda name: name != latest)}

@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from dgpbench.config import compose
+from dgpbench.config.composition import plain_override
 from dgpbench.config.keys import run_key
 from dgpbench.config.protocol import check_split, num_splits
 from dgpbench.config.schema import check_field
@@ -25,19 +26,32 @@ Note = Callable[[str], None]
 
 def make_plan(overrides: Sequence[str], config_dirs: Sequence[str] = (), *, fetch: bool, note: Note) -> Plan:
     """The units that `overrides` describe. With `fetch`, data that are not here yet are fetched once, now."""
-    axes, splits, seeds = _axes(overrides, config_folders(config_dirs))
+    axes, splits, seeds = axes_of(overrides, config_folders(config_dirs))
     make = composer(axes, config_dirs)
     configs = [
         make([f"{name}={value}" for name, value in zip(axes, values, strict=True)])
         for values in product(*axes.values())
     ]
+    jobs = [(cfg, splits_of(splits, cfg), seeds or [cfg["seed"]]) for cfg in configs]
+    return plan_units(overrides, jobs, fetch=fetch, note=note)
+
+
+def plan_units(
+    command: Sequence[str],
+    jobs: Sequence[tuple[dict, Sequence[int], Sequence[int]]],
+    *,
+    fetch: bool = True,
+    note: Note = lambda text: None,
+) -> Plan:
+    """The plan of `jobs`, each a config with its splits and seeds. `command` is for people to read."""
     planned: dict[str, Planned] = {}
     hashes: dict[str, str] = {}
+    configs = [cfg for cfg, _, _ in jobs]
     data = [_data_hash(cfg, hashes, fetch, note) for cfg in configs]
     repeated = 0
-    for number, (cfg, data_hash) in enumerate(zip(configs, data, strict=True)):
-        for split in _splits(splits, cfg):
-            for seed in seeds or [cfg["seed"]]:
+    for number, ((cfg, splits, seeds), data_hash) in enumerate(zip(jobs, data, strict=True)):
+        for split in splits:
+            for seed in seeds:
                 key = run_key(cfg | {"split": split, "seed": seed}, data_hash)
                 repeated += key in planned
                 planned.setdefault(key, Planned(number, split, seed, key))
@@ -45,10 +59,10 @@ def make_plan(overrides: Sequence[str], config_dirs: Sequence[str] = (), *, fetc
         note(f"{repeated} units would repeat others (same numbers); each runs once")
     units = list(planned.values())
     _give_threads(configs, len(units))
-    return Plan(os.getcwd(), list(overrides), configs, data, units)
+    return Plan(os.getcwd(), list(command), configs, data, units)
 
 
-def _axes(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list[int] | None, list[int]]:
+def axes_of(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list[int] | None, list[int]]:
     """Values by override name, and those of split (None: all of the protocol) and seed, which need no
     composition."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -56,7 +70,7 @@ def _axes(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list
 
     parser, known = OverridesParser.create(), groups(folders)
     axes: dict[str, list[str]] = {}
-    for text in overrides:
+    for text in map(plain_override, overrides):
         try:
             override = parser.parse_override(text)
         except HydraException:
@@ -65,21 +79,19 @@ def _axes(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, list
         name = override.key_or_group
         if name in axes:
             raise UserError(f"'{name}' is given twice; list its values: {name}=a,b")
-        axes[name] = _values(override, text, options(name, folders) if name in known else ())
+        axes[name] = values_of(override, text, options(name, folders) if name in known else ())
         if len(axes[name]) > 1 and name.split(".")[0] in NOT_SWEPT:
             raise UserError(f"'{text}' cannot be swept; one sweep has one launcher and one results folder")
     splits = axes.pop("split", ["all"])
     if "all" in splits and len(splits) > 1:
         raise UserError("split=all stands alone; it means every split of the protocol")
-    numbers = None if splits == ["all"] else _whole("split", splits)
-    return axes, numbers, _whole("seed", axes.pop("seed", []))
+    numbers = None if splits == ["all"] else whole_numbers("split", splits)
+    return axes, numbers, whole_numbers("seed", axes.pop("seed", []))
 
 
-def _values(override, text: str, names: Sequence[str]) -> list[str]:
+def values_of(override, text: str, names: Sequence[str]) -> list[str]:
     from hydra.core.override_parser.types import Glob, Transformer
 
-    if override.is_delete() or override.is_add() or override.is_force_add():
-        raise UserError(f"cannot read '{text}'; fields are set with name=value, not added or deleted")
     if override.is_sweep_override() and isinstance(override.value(), Glob):
         found = override.value().filter(list(names))
         if not found:
@@ -93,7 +105,7 @@ def _values(override, text: str, names: Sequence[str]) -> list[str]:
     return [text.partition("=")[2]]
 
 
-def _whole(name: str, values: Sequence[str]) -> list[int]:
+def whole_numbers(name: str, values: Sequence[str]) -> list[int]:
     from dgpbench.config.schema import TOP
 
     numbers = []
@@ -105,7 +117,7 @@ def _whole(name: str, values: Sequence[str]) -> list[int]:
     return numbers
 
 
-def _splits(numbers: list[int] | None, cfg: dict) -> Sequence[int]:
+def splits_of(numbers: list[int] | None, cfg: dict) -> Sequence[int]:
     if numbers is None:
         return range(num_splits(cfg["dataset"], cfg["protocol"]))
     for number in numbers:

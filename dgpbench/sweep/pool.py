@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import select
 import signal
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
 
 from dgpbench.errors import Interrupted, UserError
 from dgpbench.sweep import lease as leasing
+from dgpbench.sweep.death import death, oom_kills
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.process import Child
+from dgpbench.sweep.signals import StopSignals
 from dgpbench.sweep.state import Observer
-from dgpbench.sweep.unfinished import death, oom_kills, record_outcome
+from dgpbench.sweep.unfinished import record_outcome
 
 TICK = 0.25  # seconds between two looks at clocks and memory
 ELSEWHERE = 60.0  # seconds to wait for units that another process runs
@@ -69,7 +70,7 @@ class Pool:
         """Run the units; raises Interrupted if a signal stopped it, UserError if nothing can be stored."""
         self.queue = deque(indices)
         waited = None
-        with _Signals(self):
+        with StopSignals(self.signals):
             try:
                 while True:
                     if time.monotonic() > self.until and not self.stopped:
@@ -137,6 +138,7 @@ class Pool:
         is nothing more to wait for."""
         if not self.elsewhere:
             return False
+        time.sleep(TICK)  # one that could not be taken is not asked for again at once
         states = self.observer.look(list(self.elsewhere))
         for index, state in states.items():
             if state.status != "running":
@@ -149,7 +151,6 @@ class Pool:
         if not self.told:
             self.told = True
             self._tell("say", f"{len(states)} units are run by other processes; waiting a minute for them")
-        time.sleep(TICK)
         return True
 
     # ---- listening -----------------------------------------------------------------------------------
@@ -164,11 +165,10 @@ class Pool:
 
     def _hear(self, slot: Slot, answer: dict) -> None:
         if "ready" in answer:  # starting up is not the unit's time
-            slot.ready, slot.began = True, time.monotonic()
+            slot.ready, slot.began, self.start_failures = True, time.monotonic(), 0
         elif "progress" in answer:
             slot.progress = answer["progress"]
         elif "status" in answer:
-            self.start_failures = 0
             status, reason = answer["status"], answer["reason"]
             if slot.verdict and status != "done":
                 status, reason = slot.verdict
@@ -208,18 +208,26 @@ class Pool:
 
     def _died(self, slot: Slot, code: int) -> None:
         if not slot.ready and code not in KILLED:
-            self.start_failures += 1
-            if self.start_failures >= MAX_START_FAILURES:
-                slot.lease = leasing.release(self.plan.results, slot.lease)
-                raise UserError(
-                    f"worker processes end before they begin (exit code {code}); "
-                    "`dgpbench doctor` checks the installation"
-                )
+            return self._not_started(slot, code)
         status, reason = slot.verdict or death(code, oom_kills() - slot.oom_before)
         if self.stopped and not slot.verdict:
             status, reason = "interrupted", "stopped with the sweep; the same command resumes it"
         self._end(slot, status, reason, recorded=False, again=self._once_more(slot, status))
         self._discard(slot)
+        return None
+
+    def _not_started(self, slot: Slot, code: int) -> None:
+        """A process that ends before its first word says nothing about the unit, which waits for another."""
+        leasing.release(self.plan.results, slot.lease)
+        self.queue.appendleft(slot.index)
+        slot.index = slot.lease = None
+        self._discard(slot)
+        self.start_failures += 1
+        if self.start_failures >= MAX_START_FAILURES:
+            raise UserError(
+                f"worker processes end before they begin (exit code {code}); "
+                "`dgpbench doctor` checks the installation"
+            )
 
     def _once_more(self, slot: Slot, status: str) -> bool:
         """True if a unit is tried again, in a fresh process: when it was stopped from outside, or took too
@@ -265,30 +273,16 @@ class Pool:
         slot.child = None
 
     def _close(self) -> None:
+        busy = [slot for slot in self.slots if slot.index is not None]  # only if we end with an error
+        for slot in busy:
+            slot.child.signal(signal.SIGTERM)
         for slot in self.slots:
-            if slot.child is None:
-                continue
-            if slot.index is not None:  # only if we end with an error ourselves
-                slot.child.signal(signal.SIGTERM)
-                leasing.release(self.plan.results, slot.lease)
-            self._discard(slot)
+            if slot.child is not None:
+                grace = self.plan.settings[self.plan.units[slot.index].config].grace if slot in busy else 5.0
+                slot.child.close(grace)  # time to write a checkpoint
+        for slot in busy:
+            leasing.release(self.plan.results, slot.lease)
 
     def _tell(self, event: str, *facts) -> None:
         if self.watcher is not None:
             getattr(self.watcher, event)(*facts)
-
-
-class _Signals:
-    """SIGINT and SIGTERM stop the pool instead of this process."""
-
-    def __init__(self, pool: Pool):
-        self.pool, self.previous = pool, {}
-
-    def __enter__(self):
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self.previous[number] = signal.signal(number, lambda n, frame: self.pool.signals.append(n))
-
-    def __exit__(self, *exc):
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)

@@ -7,26 +7,47 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from dgpbench.errors import UserError
+from dgpbench.sweep.descendants import tree_memory
+
+# The current folder comes last on the path: a user's random.py must not stand in for Python's own.
+BOOT = """\
+import sys
+if sys.path[0] == "":
+    del sys.path[0]
+from dgpbench.sweep.child import main
+main()
+"""
+SAFE_PATH = ["-P"] if sys.version_info >= (3, 11) else []
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
-    """A running `dgpbench.sweep.child` with a fixed number of threads and perhaps a GPU of its own."""
+    """A running `dgpbench.sweep.child` with a fixed number of threads, and a GPU of its own or none at all: a
+    process without one must not take memory of a GPU that others use."""
 
     def __init__(self, threads: int, gpu: str | None, grace: float, cwd: str):
         self.threads, self.gpu, self.units = threads, gpu, 0
         env = os.environ | {name: str(threads) for name in THREAD_LIMITS}
-        if gpu is not None:
-            env["CUDA_VISIBLE_DEVICES"] = gpu
+        env["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else gpu
         package = str(Path(__file__).resolve().parents[2])
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
-        command = [sys.executable, "-m", "dgpbench.sweep.child", str(os.getpid()), str(grace)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=cwd, env=env, start_new_session=True
-        )
+        command = [sys.executable, *SAFE_PATH, "-c", BOOT, str(os.getpid()), str(grace)]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            raise UserError(f"worker processes cannot be started ({error.strerror}{where})") from error
         os.set_blocking(self._process.stdout.fileno(), False)
         self._buffer = b""
 
@@ -63,31 +84,27 @@ class Child:
         return self._process.poll()
 
     def memory(self) -> float:
-        """GB of memory in use."""
-        try:
-            return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE / 1e9
-        except (OSError, IndexError):
-            if os.path.isdir("/proc/self"):
-                return 0.0
-        import psutil
-
-        try:
-            return psutil.Process(self.pid).memory_info().rss / 1e9
-        except psutil.Error:
-            return 0.0
+        """GB of memory in use, processes that the unit has started included."""
+        return tree_memory(self.pid)
 
     def signal(self, number: int = signal.SIGTERM) -> None:
+        """A kill takes the processes that the unit has started along; other signals are for it alone."""
+        if number == signal.SIGKILL:
+            self._kill_group()
         self._process.send_signal(number)
 
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)  # it leads a session, and so a group, of its own
+
     def close(self, seconds: float = 5.0) -> None:
-        """End an idle child: it stops at the end of its orders, or is killed."""
-        try:
+        """End an idle child: it stops at the end of its orders, or is killed; what it started goes along."""
+        with suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._kill_group()
         self._process.stdout.close()

@@ -74,14 +74,16 @@ def joint_plan(lines: Sequence[Line], extra: Sequence[str], *, fetch: bool, note
 
 
 class Reference:
-    """The files that the records of a plan are published in."""
+    """The files that the records of a plan are published in; what other folders hold is known too."""
 
-    def __init__(self, plan: Plan, files: Sequence[str], folder: Path):
+    def __init__(self, plan: Plan, files: Sequence[str], folder: Path, known: Sequence[Path] = ()):
         self.plan, self.folder, self.files = plan, folder, files
+        places = {place.resolve(): place for place in (*reversed(known), folder)}
         self.held = {
             unit.record["key"]: unit.record["status"]
+            for place in places.values()
             for name in dict.fromkeys(files)
-            for unit in load(self._path(name))
+            for unit in load(place / f"{name}.jsonl.gz")
         }
 
     def _path(self, name: str) -> Path:

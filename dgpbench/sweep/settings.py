@@ -33,6 +33,7 @@ FIELDS: dict[str, dict[str, Field]] = {
         "parallel": COUNT_OR_NULL,
         "max_array": COUNT_OR_NULL,
         "requeue": Field(bool),
+        "requeues": Field(int, low=0),
         "poll": POSITIVE,
         "settle": Field(float, low=0),
     },

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dgpbench.config.keys import run_key
 from dgpbench.store.layout import RECORD, labels_of, unit_folders
-from dgpbench.store.scan import Unit, read_record
+from dgpbench.store.scan import Unit, read_record, to_stderr
 from dgpbench.sweep.lease import Lease, leases
 from dgpbench.sweep.plan import Plan
 
@@ -69,14 +69,15 @@ class Observer:
 
     def _read(self, folder: Path) -> dict | None:
         try:
-            stat = os.stat(folder / RECORD)
+            stat = os.lstat(folder / RECORD)
         except OSError:
             return None
         mark = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
         if self._seen.get(folder, (None,))[0] != mark:
             try:
                 record = read_record(folder)
-            except ValueError:
+            except (ValueError, OSError) as error:
+                to_stderr(f"{folder / RECORD} cannot be read and counts as missing: {error}")
                 record = None
             self._seen[folder] = mark, record and _brief(record, folder) | {"mark": mark}
         return self._seen[folder][1]

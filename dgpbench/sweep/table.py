@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
+from dgpbench.plain_text import visible
 from dgpbench.progress import clock
 from dgpbench.store.layout import labels_of
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.state import State
 
 ORDER = ("done", "running", "failed", "diverged", "timeout", "oom", "interrupted", "stale", "missing")
-SHOWN_REASONS = 10
+SHOWN_REASONS, REASON = 10, 500  # lines, and characters of each
 
 
 def counts(states: Mapping[int, State]) -> str:
@@ -46,7 +47,7 @@ def _names(plan: Plan) -> list[tuple[str, str, str]]:
     for number, cfg in enumerate(plan.configs):
         alike = [flat[i] for i in range(len(flat)) if labels[i]["model"] == labels[number]["model"]]
         telling = [f for f, v in flat[number].items() if any(other.get(f) != v for other in alike)]
-        variant = " ".join(f"{f}={show_value(flat[number][f])}" for f in telling)
+        variant = visible(" ".join(f"{f}={show_value(flat[number][f])}" for f in telling))
         out.append((cfg["dataset"]["name"], cfg["model"]["name"], variant))
     return out
 
@@ -61,7 +62,7 @@ def reasons(plan: Plan, states: Mapping[int, State]) -> list[str]:
     for (status, reason), found in sorted(alike.items(), key=lambda item: -len(item[1])):
         first, more = found[0], f" and {len(found) - 1} more" if len(found) > 1 else ""
         place = f" [{states[first].folder}]" if states[first].folder else ""
-        lines.append(f"{status}: {plan.label(first)}{more}: {' '.join(reason.split())}{place}")
+        lines.append(f"{status}: {plan.label(first)}{more}: {visible(reason, REASON)}{place}")
     if len(lines) > SHOWN_REASONS:
         more = len(lines) - SHOWN_REASONS
         lines[SHOWN_REASONS:] = [f"... and {more} other reasons: dgpbench show --failed"]

@@ -8,11 +8,10 @@ import subprocess
 from collections.abc import Sequence
 
 from dgpbench.errors import Interrupted
+from dgpbench.machine import visible_gpus
 from dgpbench.store.write import ensure_writable
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.pool import Pool
-
-MAX_REQUEUES = 50  # of one job by itself; each goes on where the last ended
 
 
 def run_task(
@@ -22,7 +21,7 @@ def run_task(
     unit writes its checkpoint, and the job asks to be queued again."""
     ensure_writable(plan.results)
     near: list[int] = []
-    pool = Pool(plan, 1, force=force, job=job or slurm_job(), watcher=watcher)
+    pool = Pool(plan, 1, gpus_of(plan, indices), force=force, job=job or slurm_job(), watcher=watcher)
 
     def limit(number, frame) -> None:
         near.append(number)
@@ -33,10 +32,19 @@ def run_task(
         pool.run(indices)
     except Interrupted:
         ours = plan.launcher.name == "slurm" and plan.launcher.requeue
-        if not (near and ours and not force and _requeue()):  # with force it would begin again and again
+        again = near and ours and not force  # with force it would begin again and again
+        if not (again and _requeue(plan.launcher.requeues)):
             raise
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def gpus_of(plan: Plan, indices: Sequence[int]) -> list[str]:
+    """The GPUs that the cluster gave this job, all for its one process; none if no unit is to use one."""
+    chosen = {plan.units[i].config for i in indices}
+    wanted = any(plan.configs[c]["device"] != "cpu" and getattr(plan.settings[c], "gpus", 1) for c in chosen)
+    found = ",".join(visible_gpus()) if wanted else ""
+    return [found] if found else []
 
 
 def slurm_job() -> str | None:
@@ -45,8 +53,9 @@ def slurm_job() -> str | None:
     return f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID")
 
 
-def _requeue() -> bool:
-    if int(os.environ.get("SLURM_RESTART_COUNT") or 0) >= MAX_REQUEUES:
+def _requeue(limit: int) -> bool:
+    """Ask SLURM to queue this job again, if it has not been for `limit` times; whether it will be."""
+    if int(os.environ.get("SLURM_RESTART_COUNT") or 0) >= limit:
         return False
     command = ["scontrol", "requeue", os.environ.get("SLURM_JOB_ID", "")]
     try:

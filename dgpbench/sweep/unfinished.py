@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-from pathlib import Path
-
 from dgpbench.config.keys import run_key
 from dgpbench.machine import git_commit, processor, versions
 from dgpbench.store.scan import Unit
@@ -52,26 +49,3 @@ def record_lost(plan: Plan, index: int, status: str, reason: str) -> Unit:
     unit = record_outcome(plan, index, status, reason)
     drop_stale(plan.results, plan.units[index].key)
     return unit
-
-
-def death(code: int, oom_kills: int) -> tuple[str, str]:
-    """Status and reason for a process that ended without an answer; `oom_kills` since the unit began."""
-    if code >= 0:
-        return "failed", f"its process ended with exit code {code} before the unit did; its log says more"
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
-    if code == -signal.SIGKILL and oom_kills:
-        return "oom", "killed by the system, which was out of memory"
-    if code in (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP):
-        return "interrupted", f"its process was killed from outside (signal {-code}, {name})"
-    return "failed", f"its process crashed (signal {-code}, {name}); its log says more"
-
-
-def oom_kills() -> int:
-    """Number of processes that this system has killed for want of memory."""
-    try:
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    except OSError:
-        pass
-    return 0

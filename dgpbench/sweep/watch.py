@@ -6,9 +6,10 @@ import sys
 import time
 from collections import Counter
 
+from dgpbench.plain_text import visible
 from dgpbench.progress import clock
 from dgpbench.sweep.plan import Plan
-from dgpbench.sweep.table import steps_text
+from dgpbench.sweep.table import REASON, steps_text
 
 LINE_SECONDS = 10.0  # between lines when stderr is no terminal
 LIVE_SECONDS = 0.5
@@ -32,11 +33,11 @@ class Watcher:
     def ended(self, index: int, status: str, reason: str | None) -> None:
         self.ends[status] += 1
         if status != "done" or self.verbose:
-            why = f": {' '.join(reason.split())}" if reason else ""
+            why = f": {visible(reason, REASON)}" if reason else ""
             self.say(f"{status}: {self.plan.label(index)}{why}")
 
     def again(self, index: int, status: str, reason: str | None) -> None:
-        self.say(f"{status}: {self.plan.label(index)}: {reason}; trying again")
+        self.say(f"{status}: {self.plan.label(index)}: {visible(reason or '', REASON)}; trying again")
 
     def tick(self, slots) -> None:
         busy = [slot for slot in slots if slot.index is not None]
@@ -50,11 +51,7 @@ class Watcher:
             return
         self._shown = now
         line = self.line(running, now) + detail
-        if self._live:
-            sys.stderr.write(f"\r\033[K{line}")
-            sys.stderr.flush()
-        else:
-            print(line, file=sys.stderr)
+        _write(f"\r\033[K{line}" if self._live else f"{line}\n")
 
     def line(self, running: int, now: float) -> str:
         ended, seconds = sum(self.ends.values()), now - self.began
@@ -69,8 +66,18 @@ class Watcher:
     def say(self, text: str) -> None:
         if not self.quiet:
             self.clear()
-            print(text, file=sys.stderr)
+            _write(f"{text}\n")
 
     def clear(self) -> None:
         if self._live:
-            sys.stderr.write("\r\033[K")
+            _write("\r\033[K")
+
+
+def _write(text: str) -> None:
+    """Tell the user. Where nobody listens any more (`2>&1 | head`, a terminal that was closed) the sweep goes
+    on."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        pass

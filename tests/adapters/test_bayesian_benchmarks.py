@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import their_models
 
-from dgpbench.adapters.bayesian_benchmarks import BenchmarkModel
+from dgpbench.adapters.bayesian_benchmarks import BenchmarkModel, ClassificationBenchmarkModel
 from dgpbench.config import compose
 from dgpbench.data import load_split
 from dgpbench.errors import UserError
@@ -181,3 +181,46 @@ def test_a_small_is_test_run_and_bad_use():
         model.fit(np.zeros((3, 2)), np.zeros(3))
     with pytest.raises(UserError, match="unknown model 'dpg2'"):
         BenchmarkModel(model="dpg2")
+
+
+# ---- classes ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def class_unit(unit, tmp_path):
+    rng = np.random.RandomState(0)
+    X = rng.randn(60, 2)
+    y = (X[:, :1] > 0).astype(int) + (X[:, 1:] > 0.5)
+    np.savetxt(tmp_path / "data.csv", np.hstack([X, y]), delimiter=",")
+    return lambda *overrides: unit("dataset.task=multiclass", *overrides)
+
+
+@pytest.mark.parametrize("name", ["ClassificationModel", "SampledClassificationModel"])
+def test_wrapped_classes_equal_direct_computation(class_unit, name):
+    cfg = class_unit("model=wrapped", f"model.wrapped=their_models.{name}")
+    done, _ = run_unit(cfg)
+    split = load_split(cfg)
+    model = getattr(their_models, name)(3)
+    model.fit(split.X_train, split.Y_train)
+    probs = np.clip(model.predict(split.X_test), 1e-12, 1 - 1e-12)
+    probs = probs / probs.sum(-1, keepdims=True)
+    probs = probs.mean(0) if probs.ndim == 3 else probs
+    truth = probs[np.arange(len(probs)), split.Y_test[:, 0].astype(int)]
+    assert done.record["metrics"]["test_loglik"] == pytest.approx(np.log(truth).mean(), rel=1e-9)
+
+
+def test_our_classifier_where_theirs_is_expected(class_unit):
+    """The same probabilities as a run's, from fit and predict as that package calls them."""
+    cfg = class_unit("model=logistic")
+    done, _ = run_unit(cfg)
+    split = load_split(cfg)
+    model = ClassificationBenchmarkModel(3, model="logistic")
+    with pytest.raises(UserError, match="not fitted"):
+        model.predict(split.X_test)
+    model.fit(split.X_train, split.Y_train)
+    probs, kept = model.predict(split.X_test), read.predictions(done)
+    np.testing.assert_allclose(probs, np.column_stack([kept[f"p_{c}"] for c in range(3)]), rtol=1e-12)
+    with pytest.raises(UserError, match="labels must be 0 to 1"):
+        ClassificationBenchmarkModel(2, model="logistic").fit(split.X_train, split.Y_train)
+    with pytest.raises(UserError, match=r"X \(N, D\) and Y \(N, 1\)"):
+        model.fit(split.X_train, split.Y_train[:, 0])

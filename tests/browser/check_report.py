@@ -163,3 +163,66 @@ def test_the_button_turns_light_to_dark(page, browser):
     assert {name for name, _ in browser.run(IMAGES)} == {"only-dark"}
     browser.click(browser.find("#theme"))
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+BOARD = """return [...document.querySelectorAll('#board tbody tr')].filter(r => !r.hidden)
+  .map(r => [r.dataset.model, ...[...r.cells].slice(3).filter(c => !c.hidden).map(c =>
+    [c.dataset.set, c.dataset.value ?? null, c.classList.contains('bold')])])"""
+CHOOSE = """const c = document.querySelector(`#board [data-filter="${arguments[0]}"]`);
+c.value = arguments[1]; c.dispatchEvent(new Event('input', {bubbles: true}))"""
+
+
+def test_leaderboard_filters_and_marks_the_best(page, browser, shots):
+    browser.open(page, *DESKTOP, "light")
+    rows = {row[0]: {name: (value, bold) for name, value, bold in row[1:]} for row in browser.run(BOARD)}
+    assert set(rows) == {"linear", "sgp", "dgp2"} and set(rows["sgp"]) == set(rows["dgp2"])
+    best = [model for model, cells in rows.items() if cells["energy"][1]]
+    assert "dgp2" in best and "linear" not in best
+    browser.run(CHOOSE, "metric", "test_rmse")
+    assert {cell[1] for row in browser.run(BOARD) for cell in row[1:] if cell[1]} == {"1"}
+    browser.run(CHOOSE, "metric", "test_loglik")
+    browser.run(CHOOSE, "dataset", "boston")
+    assert [[cell[0] for cell in row[1:]] for row in browser.run(BOARD)] == [["boston"]] * 3
+    browser.run(CHOOSE, "model", "sgp")
+    assert [row[0] for row in browser.run(BOARD)] == ["sgp"]
+    browser.screenshot(shots / "desktop-board-filtered.png")
+    browser.run(CHOOSE, "search", "nothing like this")
+    assert browser.run(BOARD) == []
+    assert not browser.run("return document.getElementById('board-none').hidden")
+
+
+def test_no_id_stands_twice(page, browser):
+    browser.open(page, *DESKTOP, "light")
+    ids = browser.run("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids)) > 10
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_page_of_a_run(page, browser, shots, size):
+    browser.open(page, *size, "light")
+    link = browser.run("return document.querySelector('#run-list tbody a').getAttribute('href')")
+    browser.open(page.parent / link, *size, "light")
+    assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+    assert browser.run(LOADED) == [] and browser.complaints() == []
+    text = browser.run("return document.querySelector('pre.command').innerText")
+    assert text.startswith("dgpbench run dataset=") and "experiment=dsvi2017_" in text
+    browser.screenshot(shots / f"run-{'phone' if size == PHONE else 'desktop'}.png", whole=True)
+    browser.click(browser.find("main a"))
+    assert browser.run("return document.title") == "dgpbench report"
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_page_of_a_comparison(page, browser, shots, size, tmp_path, capsys):
+    words = [
+        "compare",
+        "experiment=dsvi2017_linear,dsvi2017_sgp,dsvi2017_dgp2",
+        "dataset=boston,energy,power",
+    ]
+    assert main([*words, "--format", "html", "--results", str(page.parents[1] / "results")]) == 0
+    file = tmp_path / "comparison.html"
+    file.write_text(capsys.readouterr().out, encoding="utf-8")
+    browser.open(file, *size, "light")
+    assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+    assert browser.run(LOADED) == [] and browser.complaints() == []
+    assert "Paired tests against dsvi2017_linear" in browser.run("return document.body.innerText")
+    browser.screenshot(shots / f"comparison-{'phone' if size == PHONE else 'desktop'}.png")

@@ -50,6 +50,10 @@ def command(tmp_path):
         ("dgpbench data ", " =:", ["list", "show", "fetch", "verify", "--help"]),
         ("dgpbench completion z", " =:", ["zsh"]),
         ("dgpbench run nothing=", " =:", [""]),
+        ("dgpbench run model.kernel=matern1", " =:", ["matern12"]),
+        ("dgpbench sweep model=sgp,sg", " =:", ["sgp,sgp500"]),
+        ("dgpbench compare --metric test_r", " =:", ["test_rmse", "test_rmse_std"]),
+        ("dgpbench figures 3.5", " =:", ["3.5", "3.5-steps"]),
     ],
 )
 def test_bash(command, line, breaks, expected):
@@ -107,4 +111,9 @@ def test_a_users_folder_is_completed_too(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.yaml").write_text("name: mine\n")
     assert candidates(["run", "--config-dir", str(tmp_path), "model=mi"]) == ["model=mine"]
-    assert candidates([""])[:3] == ["run", "sweep", "status"]
+    assert candidates([""])[:3] == ["run", "sweep", "tune"]
+
+
+def test_tune_and_predict_complete_like_the_others():
+    assert "model=dgp2" in candidates(["tune", "model="]) and "--trials" in candidates(["tune", "--t"])
+    assert candidates(["predict", "--q"]) == ["--quantiles"] and "tune" in candidates(["tu"])

@@ -39,6 +39,24 @@ def test_a_wrong_number_is_found(monkeypatch):
     assert findings(doctor._self_check) == [("BROKEN", "self-check"), ("ok", "self-check of GPflow")]
 
 
+def test_products_with_ten_bits_are_found(monkeypatch):
+    """TF32 as a GPU has it: factors rounded to 10 bits, sums in float32."""
+    import numpy as np
+
+    from dgpbench.engine.platform import tf
+
+    assert [check[:2] for check in doctor._products(tf, ["/CPU:0"])] == [("ok", "tf32")]
+
+    def rounded(A):
+        bits = A.view(np.uint32) + np.uint32(1 << 12)
+        return (bits & np.uint32(0xFFFFE000)).view(np.float32)
+
+    exact = tf.matmul
+    monkeypatch.setattr(tf, "matmul", lambda A, B: exact(rounded(A), rounded(B)))
+    ((status, name, text),) = doctor._products(tf, ["/CPU:0"])
+    assert (status, name) == ("BROKEN", "tf32") and "NVIDIA_TF32_OVERRIDE=0" in text
+
+
 def test_a_missing_package_is_found(monkeypatch):
     monkeypatch.setattr(doctor, "PACKAGES", ("numpy", "no-such-package"))
     assert findings(doctor._versions)[-2:] == [("ok", "numpy"), ("BROKEN", "no-such-package")]

@@ -12,6 +12,7 @@ COMMANDS = {
     "--help": HEAVY + ("hydra", "rich"),
     "--version": HEAVY + ("hydra", "rich"),
     "run --help": HEAVY + ("hydra", "rich"),
+    "run --help datasets": HEAVY + ("hydra", "rich"),
     "_complete run model=": HEAVY + ("hydra", "rich", "yaml"),
     "completion bash": HEAVY + ("hydra", "rich"),
     "data list": HEAVY,

@@ -41,6 +41,27 @@ def test_live_line_on_a_terminal():
     assert "step 1,234  bound 5  1,500 steps/s  0:59 left" in err.getvalue() and "a [note]" in err.getvalue()
 
 
+def test_evaluation_has_a_line_where_it_takes_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    report, _, err = reporter()
+    for done in range(0, 5000, 1000):
+        now[0] = done / 200
+        report.rows(done, 4000)
+    assert err.getvalue().splitlines() == [
+        "evaluating  2,000/4,000 test rows  200 rows/s  0:10 left",
+        "evaluating  4,000/4,000 test rows  200 rows/s  0:00 left",
+    ]
+    quick, _, err = reporter()
+    quick.rows(0, 50)
+    quick.rows(50, 50)
+    assert err.getvalue() == ""
+    live, _, err = reporter(terminal=True)
+    live.rows(0, 50)
+    live.rows(50, 50)
+    assert "evaluating  0/50 test rows" in err.getvalue() and live._bar is None
+
+
 def test_quiet():
     report, out, err = reporter(-1)
     report.plan([("a", "b")])
@@ -66,3 +87,18 @@ def test_metric_rows_pair_the_units():
         ("RMSE", "0.5000", "0.0500"),
         ("new", "2.0000", ""),
     ]
+
+
+def test_times_of_training_and_evaluation_are_told_apart():
+    record = {
+        "metrics": {"test_loglik": -1.0},
+        "training": {"seconds": 12.345},
+        "evaluate_seconds": 1.25,
+        "wall_seconds": 15.8,
+    }
+    assert progress.times(record) == "training 12.3 s, evaluation 1.25 s, in all 15.8 s"
+    assert progress.times({"training": {}, "details": {}, "wall_seconds": 0.5}) == "in all 0.5 s"
+    report, out, _ = reporter()
+    report.result(record, "x/record.json")
+    lines = out.getvalue().splitlines()
+    assert lines[-2:] == ["training 12.3 s, evaluation 1.25 s, in all 15.8 s", "record: x/record.json"]

@@ -33,13 +33,15 @@ def same(a, b) -> bool:
 def is_sampled(name: str) -> bool:
     """Whether predictions are mixtures over samples: of inner layers or of latent variables."""
     model = model_fields(name)
-    return len(model.get("layers", [])) > 1 or model["_target_"].endswith(".CVAE")
+    return len(model.get("layers", [])) > 1 or model["_target_"].endswith((".CVAE", ".MCDropout"))
 
 
 def is_random(name: str) -> bool:
     """Whether the seed decides anything: of an optimiser without minibatches only the start, if at all."""
     model = model_fields(name)
-    return not model.get("closed_form") and (not model.get("own_training") or "num_inducing" in model)
+    if model.get("closed_form"):
+        return model.get("trained_by") == "scikit-learn"
+    return not model.get("own_training") or "num_inducing" in model
 
 
 def test_models_are_found():

@@ -39,6 +39,7 @@ def config(paths):
             "scaling": "train",
             "validation": 0.0,
             "max_test": None,
+            "fixed_test": True,
         }
         dataset = {"name": dataset} if isinstance(dataset, str) else dataset
         return {

@@ -56,7 +56,7 @@ def test_metrics_against_independent_formulas():
     assert m["test_coverage95"] == ((pit >= 0.025) & (pit <= 0.975)).mean()
     assert m["test_pit_ks"] == pytest.approx(stats.kstest(pit.ravel(), "uniform").statistic)
     w = [stats.shapiro(row).statistic for row in draws.T]
-    assert m["shapiro_w_median"] == pytest.approx(np.median(w), abs=1e-7)
+    assert m["shapiro_w_median"] == pytest.approx(np.median(w), abs=1e-6)
     assert 0 < m["test_loglik_mc_se"] < 0.2
     assert "test_kl_to_truth" not in m
     assert sum(result.details["pit_histogram"]) == pytest.approx(1)

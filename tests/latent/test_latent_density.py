@@ -7,7 +7,7 @@ from test_latent_models import fit
 
 from dgpbench.config import compose
 from dgpbench.evaluate.mixture import log_mean_exp
-from dgpbench.models import density
+from dgpbench.models import latent_density
 
 
 def _exact(made, x, y):
@@ -50,7 +50,7 @@ def test_padding_does_not_change_a_row():
 
 def test_without_a_better_way_the_mixture_counts():
     two, X, Y, _ = fit("model=lv_gp", "inference=vi", "model.latent_dim=2")
-    assert not density.possible(two.model) and two.log_density(X, Y, 100, 0) is None
+    assert not latent_density.possible(two.model) and two.log_density(X, Y, 100, 0) is None
     plain, X, Y, _ = fit("model=gp", "inference=vi")
     assert plain.log_density(X, Y, 100, 0) is None
 

@@ -36,6 +36,8 @@ def test_the_wheel_has_conf_licence_and_entry_point(wheel):
     assert {f"dgpbench/{path.as_posix()}" for path in CONF} <= names
     report = ("published.csv", "sources.yaml", "specs/5.1.yaml", "figures/figures.yaml", "page/page.css")
     assert {f"dgpbench/report/{name}" for name in report} <= names
+    reference = {path.name for path in (ROOT / "results" / "reference").iterdir()}
+    assert {f"dgpbench/reference/{name}" for name in reference} <= names and "cells.txt" in reference
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith(("tests/", "results/", "datasets/", "conf/")) for name in names)
 

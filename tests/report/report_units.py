@@ -61,3 +61,35 @@ def write(results: Path, made: dict) -> Path:
     folder.mkdir(parents=True)
     (folder / RECORD).write_text(dumps(made))
     return folder / RECORD
+
+
+def plain_unit(words, dataset, split, metrics=None, *, status="done", seed=0, data=None, **fields) -> Unit:
+    """A unit as `dgpbench run WORDS dataset=... split=...` would leave it: no experiment."""
+    cfg = {**_plain_config(tuple(words), dataset), "split": split, "seed": seed}
+    hash_ = data or cfg["dataset"].get("data_sha256") or data_hash(dataset)
+    if cfg["budget"]["seconds"] is not None:
+        cfg |= {"device": fields.get("device", "cpu x"), "threads": fields.get("threads", 1)}
+    made = build_record(
+        cfg,
+        key=run_key(cfg, hash_),
+        config_key=config_key(cfg, hash_),
+        status=status,
+        metrics=metrics or {},
+        data_hash=hash_,
+        **fields,
+    )
+    return Unit(made, unit_folder("results", made, made["key"]) / RECORD)
+
+
+@functools.cache
+def _plain_config(words: tuple[str, ...], dataset: str) -> dict:
+    return compose([*words, f"dataset={dataset}"])
+
+
+def plain_units(words, dataset, values, metric="test_loglik", **fields) -> list[Unit]:
+    """One done unit per value, for splits 0, 1, ...; None leaves a split out."""
+    return [
+        plain_unit(words, dataset, split, {metric: value}, **fields)
+        for split, value in enumerate(values)
+        if value is not None
+    ]

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from report_units import config, data_hash, record, unit, units, write
+import yaml
+from report_units import config, data_hash, plain_units, record, unit, units, write
 
 from dgpbench.config import config_key
 from dgpbench.errors import UserError
@@ -146,7 +147,7 @@ def test_corrupt_old_and_duplicated_records_are_named_and_the_rest_stands(tmp_pa
     broken = write(tmp_path, record(GP, "energy", 1, {"test_loglik": -2.0}))
     broken.write_text(broken.read_text()[:300])
     old = write(tmp_path, record(GP, "energy", 2, {"test_loglik": -3.0}))
-    old.write_text(old.read_text().replace('"schema": 1', '"schema": 0'))
+    old.write_text(old.read_text().replace('"schema": 2', '"schema": 0'))
     twin = good.parent.with_name("split0-twin") / good.name
     twin.parent.mkdir()
     twin.write_text(good.read_text())
@@ -237,3 +238,43 @@ def test_step_times_come_from_perf_and_are_medians(tmp_path):
         "dgpbench perf --cases a-dgp3 --systems dgpbench-float64"
     ]
     assert table.cells["SGP", "GPU"].absent and table.cells["SGP", "GPU"].published.value == 0.018
+
+
+def test_columns_of_plain_overrides(tmp_path):
+    """A table of one's own needs no experiment: a column with a model among its overrides is run as given."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.yaml").write_text("defaults: [_gp, _self_]\nname: mine\nlayers: [gp]\n")
+    tree = {
+        "title": "t",
+        "units": "nat",
+        "metric": "test_loglik",
+        "rows": ["boston"],
+        "columns": [
+            {"label": "small", "overrides": ["model=sgp", "model.num_inducing=20"]},
+            {"label": "mine", "overrides": ["model=mine"]},
+            {"label": "theirs"},
+        ],
+    }
+    file = tmp_path / "own.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    found = plain_units(["model=sgp", "model.num_inducing=20"], "boston", [-1.0, -3.0])
+    spec = specs.load(str(file), config_dirs=[str(tmp_path)])
+    table = build(spec, Records(found))
+    assert table.ours("boston", "small").mean == -2.0 and table.cells["boston", "small"].expected == 20
+    assert table.cells["boston", "mine"].expected == 20
+    assert table.cells["boston", "theirs"].absent == "dgpbench has no experiment for this"
+    command = commands([table.cells["boston", "mine"]])
+    assert command == [f"dgpbench sweep --config-dir {tmp_path} model=mine dataset=boston"]
+    without = build(specs.load(str(file)), Records(found)).cells["boston", "mine"]
+    assert "unknown model 'mine'" in without.absent
+
+
+def test_a_misspelt_metric_in_an_own_table_is_refused():
+    tree = {
+        "title": "t",
+        "units": "u",
+        "rows": ["boston"],
+        "columns": [{"label": "a", "experiment": "dsvi2017_sgp"}],
+    }
+    with pytest.raises(UserError, match="table own: no metric 'test_logik'; did you mean 'test_loglik'"):
+        specs.parse("own", tree | {"metric": "test_logik"})

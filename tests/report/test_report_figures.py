@@ -1,5 +1,7 @@
 """The numbers behind the figures, and that the files are there and of their kind."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from dgpbench.cli import main
 from dgpbench.data.generated.letters import sections
 from dgpbench.report import figures, specs
 from dgpbench.report.cells import Records
-from dgpbench.report.figures import calibration, density, marginals, projection, ranks, traces
+from dgpbench.report.figures import calibration, density, dots, marginals, projection, ranks, traces
 from dgpbench.report.figures.draws import kept_draws
 from dgpbench.report.figures.picture import Nothing
 from dgpbench.report.table import build
@@ -197,3 +199,28 @@ def test_prior_draws_have_the_prior_covariance():
     np.testing.assert_allclose(deep[:, 0], deep[:, 1], atol=1e-2)  # without latents: a function of x
     gap = x[2] + np.sqrt(2 - 2 * np.exp(-0.5)) * rng.randn(400_000)  # h(1) - h(0) = 1 + g(1) - g(0)
     assert np.cov(deep.T)[0, 2] == pytest.approx(np.exp(-0.5 * gap**2).mean(), abs=0.04)
+
+
+@pytest.mark.parametrize("found", [[], ["boston"]], ids=["no record", "one set"])
+def test_tables_with_nothing_of_ours_warn_of_nothing(found):
+    records = Records([u for name in found for u in units("dsvi2017_sgp", name, [-2.0])])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        picture = dots.picture(figures.find("2.4"), build(specs.load("S7"), records))
+        assert picture.image()[:4] == b"\x89PNG" and picture.data["mean"].notna().sum() == len(found)
+
+
+def test_ranks_are_drawn_with_the_best_first_and_without_a_bar_below_five_sets():
+    found = []
+    for dataset in ("boston", "energy"):
+        found += units("dsvi2017_sgp", dataset, [-2.0]) + units("dsvi2017_dgp2", dataset, [-1.0])
+    table = build(specs.load("S7"), Records(found))
+    picture = ranks.picture(figures.find("ranks-S7"), table)
+    assert picture.data.model.tolist() == ["DGP 2", "SGP"] and picture.data["mean"].tolist() == [1.0, 2.0]
+    assert "no critical difference below 5 datasets" in picture.notes[0] and picture.image()[:4] == b"\x89PNG"
+
+
+def test_a_figure_of_other_records_is_not_titled_after_the_paper(tmp_path):
+    letters_run(tmp_path, rows=10, draws=50)
+    picture = figures.make(figures.find("5.4"), scan(tmp_path), ["model=sgp"])
+    assert picture.title == "Posterior densities: model=sgp"

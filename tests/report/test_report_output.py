@@ -227,7 +227,8 @@ def test_ten_thousand_records_in_under_five_seconds_without_tensorflow(tmp_path)
                 cfg["model"] = {**cfg["model"], "num_inducing": 30 + variant}
             facts = {"dataset": dataset, "config": cfg, "config_key": config_key(cfg, base["data_hash"])}
             for split in range(count):
-                made = {**base, **facts, "split": split, "key": digest(facts["config_key"], split)}
+                key = digest(facts["config_key"], split)
+                made = {**base, **facts, "config": {**cfg, "split": split}, "split": split, "key": key}
                 found.append(Unit(made, tmp_path))
     export(found, tmp_path / "reference" / "many.jsonl.gz")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

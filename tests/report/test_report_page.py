@@ -1,5 +1,6 @@
 """The report page as text; tests/browser looks at it in a real browser."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,10 +8,21 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
-from report_units import record, units, write
+from report_units import plain_unit, record, units, write
+from scipy.stats import norm
 
+from dgpbench.cli import main
+from dgpbench.report.own.methods import methods
+from dgpbench.report.page.board import board
+from dgpbench.report.page.links import Links
+from dgpbench.report.page.run_charts import charts
+from dgpbench.report.page.runs import run_page
+from dgpbench.report.page.svg import Chart, short, ticks
 from dgpbench.store.reference import export
+from dgpbench.store.scan import scan
+from dgpbench.store.write import write_unit
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -41,7 +53,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory) -> str:
+def out(tmp_path_factory) -> Path:
+    """The folder of a report."""
     folder = tmp_path_factory.mktemp("page")
     results = folder / "results"
     export(units("dsvi2017_sgp", "boston", [-2.2, -2.4]), results / "reference" / "x.jsonl.gz")
@@ -63,7 +76,12 @@ def text(tmp_path_factory) -> str:
         command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
     assert done.stderr.splitlines()[-1] == "0 []", done.stderr  # without TensorFlow
-    return (folder / "deep" / "out" / "index.html").read_text(encoding="utf-8")
+    return folder / "deep" / "out"
+
+
+@pytest.fixture(scope="module")
+def text(out) -> str:
+    return (out / "index.html").read_text(encoding="utf-8")
 
 
 def test_it_is_one_file_that_loads_nothing(text):
@@ -73,7 +91,7 @@ def test_it_is_one_file_that_loads_nothing(text):
         assert tag not in ("link", "iframe", "object")
         assert tag != "script" or not attributes
         assert attributes.get("src", "data:").startswith("data:")
-        assert attributes.get("href", "#").startswith("#")
+        assert attributes.get("href", "#").startswith(("#", "runs/"))
     assert not re.findall(r"https?://|@import|url\(", text)
 
 
@@ -81,7 +99,7 @@ def test_what_a_cell_tells_is_escaped_and_linked_from_the_pages_folder(text):
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
     cells = [attributes for tag, attributes in Page(text).found if tag == "td" and "data-links" in attributes]
     assert {"../../results/reference/x.jsonl.gz"} < {cell["data-links"] for cell in cells}
-    failed = next(cell for cell in cells if "failed" in cell["class"])
+    failed = next(cell for cell in cells if "failed" in cell.get("class", ""))
     assert failed["data-detail"].startswith('split 0 oom: needs 99 GB <script>alert("x")</script>')
     assert re.fullmatch(
         r"\.\./\.\./results/boston/dgp2-dsvi/dsvi2017/split0-\w{8}/record\.json", failed["data-links"]
@@ -92,7 +110,12 @@ def test_sections_tables_and_sources(text):
     page = Page(text)
     ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
     assert len(ids) == len(set(ids))
-    assert {"overview", "t-S7", "figures", "figure-2.4", "published", "provenance", "table-5.1"} <= set(ids)
+    assert {"runs", "curves", "single", "papers", "t-S7", "figure-2.4", "provenance", "table-5.1"} <= set(ids)
+    order = [text.index(f'id="{name}"') for name in ("runs", "curves", "single", "papers", "provenance")]
+    assert order == sorted(order)
+    folded = {a["id"]: "open" not in a for tag, a in page.found if a.get("class") == "paper"}
+    assert not folded["t-S7"] and folded["t-5.1"]  # open where the user has a run
+    assert text.index('id="t-S7"') < text.index('id="figure-2.4"') < text.index('id="t-S8"')
     assert "-2.30 (0.10)" in text and "7.45 (0.38)" in text and "ICML 2019" in text
     assert "no finished run with experiment=natgrad_fixed*" in text
 
@@ -108,3 +131,85 @@ def test_neither_tables_nor_figures_import_tensorflow(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.stderr.splitlines()[-1] == "[]", done.stderr
+
+
+def own_runs():
+    words = ["model=sgp", "budget.steps=50"]
+    trace = [[1, 0.1, -50.0], [25, 0.6, -20.0], [50, 1.0, -10.0]]
+    fields = {"training": {"seconds": 1.0, "trace": trace}, "details": {"pit_histogram": [0.1] * 10}}
+    found = [
+        plain_unit(words, "energy", s, {"test_loglik": v, "test_rmse": 1.0 + s}, **fields)
+        for s, v in enumerate([-1.0, -1.2])
+    ]
+    failed = plain_unit(
+        ["model=dgp2"], "energy", 0, status="failed", reason="RuntimeError: <no> luck (m.py, line 3)"
+    )
+    failed.record["details"]["traceback"] = "Traceback <deep>"
+    trial = plain_unit(["model=dgp3"], "energy", 0, {"validation_loglik": 3.0})
+    return [*found, failed, trial]
+
+
+def test_leaderboard_holds_every_metric_and_no_trial():
+    found = methods(own_runs())
+    assert [(m.model, m.settings) for m in found] == [("dgp2", ""), ("sgp", "budget.steps=50")]
+    text = board(found, Links(Path("out")))
+    cell = next(
+        a for tag, a in Page(text).found if tag == "td" and "test_loglik" in a.get("data-numbers", "")
+    )
+    numbers = json.loads(cell["data-numbers"])
+    assert numbers["test_loglik"] == pytest.approx([-1.1, 0.1, 2]) and numbers["test_rmse"][0] == 1.5
+    failed = next(a for tag, a in Page(text).found if a.get("data-failed") == "1")
+    assert "split 0 failed: RuntimeError: <no> luck" in failed["data-detail"]
+    options = {a["value"]: a.get("data-better") for tag, a in Page(text).found if tag == "option"}
+    assert options["test_loglik"] == "higher" and options["test_rmse"] == "lower" and options["clean"] is None
+
+
+def test_page_of_a_run_tells_how_to_repeat_it():
+    done, _, failed, _ = own_runs()
+    text = run_page(done)
+    assert Page(text) and "dgpbench run dataset=energy model=sgp budget.steps=50 split=0" in text
+    assert "<code>budget.steps=50</code>" in text and text.count("<svg class=") == 2  # PIT and training
+    assert "training 1 s" in text and "/" + "root" not in text and "config_dirs" not in text
+    text = run_page(failed)
+    assert Page(text) and "failed: RuntimeError: &lt;no&gt; luck (m.py, line 3)" in text
+    assert "Traceback &lt;deep&gt;" in text and "None: every setting is the default" in text
+
+
+def test_charts_place_marks_where_the_numbers_are():
+    chart = Chart("t <b>", "x", "y", [0, 10], [0, 1])
+    chart.points([0, 10], [0, 1], "one")
+    svg = chart.svg()
+    places = [(float(x), float(y)) for x, y in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)]
+    assert places == [(56.0, 230.0), (410.0, 26.0)] and "t &lt;b&gt;" in svg
+    assert ticks(0, 10) == [0, 2, 4, 6, 8, 10] and ticks(-0.5, 0.5)[0] == pytest.approx(-0.4)
+    assert [short(v) for v in (0, 0.25, 20000, -3e6, 2e-5)] == ["0", "0.25", "20k", "-3M", "2e-5"]
+
+
+def test_charts_of_predictions_and_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    mean = rng.normal(size=50)
+    y = mean + 0.1 * rng.normal(size=50)
+    quantiles = {f"q{100 * p:02.0f}": mean + 0.1 * norm.ppf(p) for p in (0.05, 0.25, 0.75, 0.95)}
+    table = {"row": np.arange(50), "y": y, "mean": mean, "pit": norm.cdf((y - mean) / 0.1), **quantiles}
+    made = plain_unit(["model=sgp"], "energy", 0, {"test_loglik": 0.0}).record
+    drawn, why = charts(write_unit(tmp_path, made, predictions=table))
+    inside = np.mean((y >= quantiles["q05"]) & (y <= quantiles["q95"]))
+    assert len(drawn) == 3 and why == "" and f"{inside:.0%} of 50 inside 90 %" in drawn[1]
+    classes = {"row": np.arange(4), "y": np.array([0, 0, 1, 1]), "predicted": np.array([0, 1, 1, 1])}
+    made = plain_unit(["model=sgp"], "banana", 0, {"test_accuracy": 0.75}).record
+    (chart,), _ = charts(write_unit(tmp_path, made, predictions=classes))
+    assert "75.0% of 4 rows" in chart
+    (folder,) = tmp_path.glob("banana/*/*/*")
+    (folder / "predictions.parquet").write_bytes(b"not the file")
+    assert "not the file its record names" in charts(scan(tmp_path, reference=False)[0])[1]
+
+
+def test_every_run_has_a_page(out, text):
+    linked = set(re.findall(r'href="(runs/[0-9a-f]{12}\.html)"', text))
+    assert len(linked) == 1 and {f"runs/{path.name}" for path in (out / "runs").iterdir()} == linked
+    assert "dgp2 on boston, split 0" in (out / linked.pop()).read_text(encoding="utf-8")
+
+
+def test_an_impossible_folder_is_one_line(capsys):
+    assert main(["report", "-o", "/proc/nowhere"]) == 2
+    assert "cannot write /proc/nowhere (no such file or directory)" in capsys.readouterr().err

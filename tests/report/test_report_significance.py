@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from report_units import units
+from scipy.stats import friedmanchisquare
 
 from dgpbench.errors import UserError
 from dgpbench.report import specs
@@ -94,9 +95,33 @@ def test_pairs_are_common_splits():
 
 
 def test_ranks_over_datasets():
+    """1 = best, and no critical difference over two datasets; over five it is that of Nemenyi."""
     ranks, cd, p = rank_groups(sample_table())
-    assert ranks["mean"].to_dict() == {"SGP": 1.0, "DGP 2": 2.0}
-    assert cd == pytest.approx(1.96 * np.sqrt(2 * 3 / 12), abs=1e-3) and p is None
+    assert ranks["mean"].to_dict() == {"DGP 2": 1.0, "SGP": 2.0} and (cd, p) == (None, None)
+    found = []
+    values = {
+        "boston": (1, 2, 3),
+        "energy": (1, 3, 2),
+        "power": (2, 1, 3),
+        "kin8nm": (1, 2, 3),
+        "naval": (1, 2, 2),
+    }
+    for dataset, levels in values.items():
+        for name, level in zip(("linear", "sgp", "dgp2"), levels, strict=True):
+            found += units(f"dsvi2017_{name}", dataset, [float(level), float(level)])
+    ranks, cd, p = rank_groups(build(specs.load("S7"), Records(found)))
+    expected = {"DGP 2": (1 + 2 + 1 + 1 + 1.5) / 5, "SGP": (2 + 1 + 3 + 2 + 1.5) / 5, "Linear": 14 / 5}
+    assert ranks["mean"].to_dict() == pytest.approx(expected) and list(ranks.index) == list(expected)
+    assert cd == pytest.approx(2.343 * np.sqrt(3 * 4 / 30), abs=2e-3)
+    assert p == pytest.approx(friedmanchisquare(*np.array(list(values.values())).T).pvalue)
+
+
+def test_ranks_are_of_means_over_common_splits():
+    found = units("dsvi2017_sgp", "boston", [-1.0, -1.0, -9.0]) + units(
+        "dsvi2017_dgp2", "boston", [-2.0, -2.0]
+    )
+    ranks = rank_groups(build(specs.load("S7"), Records(found)))[0]
+    assert ranks["mean"].to_dict() == {"SGP": 1.0, "DGP 2": 2.0}  # all of its splits would give -3.67
     assert rank_groups(build(specs.load("S7"), Records([])))[1] is None
 
 

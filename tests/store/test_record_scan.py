@@ -1,6 +1,7 @@
 """Reading: what is incomplete, corrupt, old or double; speed."""
 
 import gzip
+import hashlib
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from dgpbench.store import migrate
 from dgpbench.store.layout import unit_folder
 from dgpbench.store.scan import Unit, scan
 from dgpbench.store.schema import dumps
+from dgpbench.store.seal import dumps_line
 from dgpbench.store.write import write_unit
 
 
@@ -33,7 +35,7 @@ def put_reference(results, lines, name="a"):
     (results / "reference").mkdir(exist_ok=True)
     path = results / "reference" / f"{name}.jsonl.gz"
     with gzip.open(path, "wt") as file:
-        file.write("\n".join(lines) + "\n")
+        file.write("\n".join(line.strip() for line in lines) + "\n")
     return path
 
 
@@ -66,13 +68,17 @@ def test_a_corrupt_record_is_replaced_by_the_next_run(tmp_path, warned):
     assert scan(tmp_path, warn=warned.append)[0].record == record and not warned
 
 
+def _from_0(record):
+    return {"metrics": record.pop("scores"), **record}
+
+
 def test_old_records_are_read_through_migrations(tmp_path, warned, monkeypatch):
     record = make_record()
     old = {**record, "schema": 0, "scores": record["metrics"]}
     del old["metrics"]
     folder = put(tmp_path, record, text=json.dumps(old))
     assert scan(tmp_path, warn=warned.append) == [] and "schema 0 has no migration" in warned[0]
-    monkeypatch.setattr(migrate, "MIGRATIONS", {0: lambda r: {"metrics": r.pop("scores"), **r}})
+    monkeypatch.setattr(migrate, "MIGRATIONS", {0: _from_0} | migrate.MIGRATIONS)
     assert scan(tmp_path, warn=warned.append)[0].record == record
     assert json.loads((folder / "record.json").read_text())["schema"] == 0
 
@@ -80,9 +86,10 @@ def test_old_records_are_read_through_migrations(tmp_path, warned, monkeypatch):
 def test_double_keys_are_warned_of(tmp_path, warned):
     cfg = make_cfg()
     failed, done = make_record(cfg, "failed"), make_record(cfg)
-    one = put(tmp_path, {**failed, "model": "a"})
-    two = put(tmp_path, {**done, "model": "b"})
-    three = put(tmp_path, {**failed, "model": "c"})
+    one, two, three = (
+        put(tmp_path, {**record, "model": name, "config": {**cfg, "model": {**cfg["model"], "name": name}}})
+        for name, record in (("a", failed), ("b", done), ("c", failed))
+    )
     (unit,) = scan(tmp_path, warn=warned.append)
     assert unit.folder == two
     assert len(warned) == 2 and all(str(two) in w for w in warned)
@@ -94,7 +101,7 @@ def test_reference_records_fill_gaps(tmp_path, warned):
     broken = make_record(make_cfg(split=1), "failed")
     write_unit(tmp_path, mine)
     write_unit(tmp_path, broken)
-    lines = [json.dumps(make_record(make_cfg(split=k), metrics={"test_rmse": 9.0})) for k in range(3)]
+    lines = [dumps_line(make_record(make_cfg(split=k), metrics={"test_rmse": 9.0})) for k in range(3)]
     path = put_reference(tmp_path, [*lines, "{not json"])
     units = {u.record["split"]: u for u in scan(tmp_path, warn=warned.append)}
     assert [units[k].record["metrics"]["test_rmse"] for k in range(3)] == [1.0, 9.0, 9.0]
@@ -110,7 +117,7 @@ def test_traces_are_read_only_when_asked_for(tmp_path):
 
 
 def test_a_cut_reference_file_is_named(tmp_path, warned):
-    path = put_reference(tmp_path, [json.dumps(make_record(make_cfg(split=k))) for k in range(200)])
+    path = put_reference(tmp_path, [dumps_line(make_record(make_cfg(split=k))) for k in range(200)])
     path.write_bytes(path.read_bytes()[:-200])
     units = scan(tmp_path, warn=warned.append)
     assert len(units) < 200 and any(str(path) in w for w in warned)
@@ -118,12 +125,14 @@ def test_a_cut_reference_file_is_named(tmp_path, warned):
 
 def test_ten_thousand_records_are_scanned_in_seconds(tmp_path):
     trace = [[100 * i, 0.123456 * i, -12345.678 + i] for i in range(200)]
-    text = dumps(make_record(training={"trace": trace}))
-    key = make_record()["key"]
+    record = make_record(training={"trace": trace})
+    head = dumps(record).rpartition('"checksum"')[0]
     for n in range(10_000):
         folder = tmp_path / f"d{n % 40}" / "dgp2-dsvi" / "clean" / f"split{n // 40}-{n:08x}"
         folder.mkdir(parents=True)
-        (folder / "record.json").write_text(text.replace(key, f"{n:064x}", 1))
+        own = head.replace(record["key"], f"{n:064x}", 1)
+        seal = hashlib.sha256(own.encode()).hexdigest()
+        (folder / "record.json").write_text(f'{own}"checksum": "{seal}"\n}}\n')
     start = time.process_time()
     assert len(scan(tmp_path)) == 10_000
     assert time.process_time() - start < 5

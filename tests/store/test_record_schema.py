@@ -13,10 +13,11 @@ from dgpbench.store.schema import FIELDS, build_record, dumps, validate_record
 def test_a_record_has_all_fields_and_survives_json():
     record = make_record(sizes={"n_train": np.int64(10)}, training={"trace": np.array([[1.0, np.nan]])})
     assert list(record) == list(FIELDS)
-    assert json.loads(dumps(record)) == record
+    written = json.loads(dumps(record))
+    assert len(written.pop("checksum")) == 64 and written == record
     assert record["sizes"] == {"n_train": 10} and record["training"] == {"trace": [[1.0, None]]}
-    assert record["dataset"] == "energy" and record["model"] == "dgp2" and record["schema"] == 1
-    assert len(dumps(record).splitlines()) == len(FIELDS) + 2
+    assert record["dataset"] == "energy" and record["model"] == "dgp2" and record["schema"] == 2
+    assert len(dumps(record).splitlines()) == len(FIELDS) + 3
 
 
 def test_a_done_record_has_finite_metrics():
@@ -35,7 +36,7 @@ def test_a_done_record_has_finite_metrics():
         ({"split": "0"}, "split is str"),
         ({"split": True}, "split is bool"),
         ({"config": []}, "config is list"),
-        ({"schema": 2}, "schema is 2"),
+        ({"schema": 3}, "schema is 3"),
         ({"colour": 1}, "unknown field colour"),
     ],
 )
@@ -60,7 +61,7 @@ def test_old_schemas_are_migrated_step_by_step(monkeypatch):
         record["metrics"] = record.pop("scores")
         return {**record, "notes": []}
 
-    monkeypatch.setattr(migrate, "MIGRATIONS", {0: to_version_1})
+    monkeypatch.setattr(migrate, "MIGRATIONS", {0: to_version_1} | migrate.MIGRATIONS)
     now = make_record()
     kept = {k: v for k, v in now.items() if k not in ("metrics", "notes")}
     old = {**kept, "schema": 0, "scores": now["metrics"]}
@@ -69,6 +70,17 @@ def test_old_schemas_are_migrated_step_by_step(monkeypatch):
     validate_record(new)
     assert new == now and old == before
     assert migrate.migrate(now) == now
+
+
+def test_a_record_of_version_1_lacks_what_its_evaluation_took():
+    now = make_record()
+    added = ("predict_seconds", "evaluate_seconds", "peak_memory_bytes")
+    old = {k: v for k, v in now.items() if k not in added} | {"schema": 1}
+    with pytest.raises(ValueError, match="predict_seconds is missing"):
+        validate_record(old)
+    new = migrate.migrate(old)
+    validate_record(new)
+    assert new == now and [new[name] for name in added] == [None] * 3
 
 
 def test_schemas_that_cannot_be_migrated():

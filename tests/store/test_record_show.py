@@ -11,6 +11,9 @@ from store_units import make_cfg, make_record
 
 from dgpbench.cli.show import add_parser, main
 from dgpbench.errors import UserError
+from dgpbench.store.formats import print_table
+from dgpbench.store.scan import scan
+from dgpbench.store.summary import per_record
 from dgpbench.store.write import write_unit
 
 LOGLIK = {"energy": [-1.0, -1.2, -0.8], "concrete": [-3.0, -3.5, -3.1]}
@@ -41,16 +44,16 @@ def rows(capsys, results, *words):
 
 def test_groups_hold_one_config_each_with_mean_and_standard_error(capsys, results):
     table = rows(capsys, results)
-    assert [(r["dataset"], r["variant"], r["done"], r["not_done"]) for r in table] == [
-        ("concrete", "", 3, ""),
-        ("energy", "model.num_inducing=100", 3, "1 diverged"),
-        ("energy", "model.num_inducing=50", 1, ""),
+    assert [(r["dataset"], r["settings"], r["done"], r["not_done"]) for r in table] == [
+        ("concrete", "budget.steps=20000 model.jitter=1e-06 precision=float64", 3, ""),
+        ("energy", "budget.steps=20000 model.jitter=1e-06 model.num_inducing=50 precision=float64", 1, ""),
+        ("energy", "budget.steps=20000 model.jitter=1e-06 precision=float64", 3, "1 diverged"),
     ]
-    energy = table[1]
+    energy = table[2]
     assert energy["test_loglik"] == pytest.approx(-1.0)
     assert energy["test_loglik_se"] == pytest.approx(math.sqrt(0.08 / 2 / 3))
-    assert table[2]["test_loglik"] == -9.0 and table[2]["test_loglik_se"] is None
-    assert energy["seconds"] == 12.5
+    assert table[1]["test_loglik"] == -9.0 and table[1]["test_loglik_se"] is None
+    assert energy["seconds"] == 12.5 and energy["train_seconds"] is None
 
 
 def test_table_and_markdown_show_the_same_cells(capsys, results):
@@ -140,3 +143,42 @@ def test_empty_and_missing_folders(capsys, tmp_path, monkeypatch):
     add_parser(parser.add_subparsers())
     main(parser.parse_args(["show"]))
     assert "energy" in capsys.readouterr().out
+
+
+def test_differences_are_told_in_every_format(capsys, results):
+    each = rows(capsys, results, "--each", "split=0")
+    told = {row["key"]: row["settings"] for row in each}
+    assert sorted(told.values()) == [
+        "budget.steps=20000 model.jitter=1e-06 model.num_inducing=50 precision=float64",
+        *["budget.steps=20000 model.jitter=1e-06 precision=float64"] * 2,
+    ]
+    table = list(csv.DictReader(io.StringIO(show(capsys, results, "--each", "--format", "csv"))))
+    assert {row["settings"] for row in table} == set(told.values())
+
+
+def test_no_word_is_broken_at_80_columns(capsys, results):
+    """Settings wrap between words, paths stand below the table, whole."""
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers(dest="verb"))
+    args = parser.parse_args(["show", "--each", "--results", str(results)])
+    units = scan(results)
+    print_table(per_record(units, ["test_loglik"], args.config_dir), width=80)
+    text = capsys.readouterr().out
+    words = set(text.split())
+    assert {"model.num_inducing=50", "precision=float64", "budget.steps=20000"} <= words
+    assert {str(unit.folder) for unit in units} <= words
+    assert "protocol clean" in text.splitlines()[0]
+
+
+def test_an_own_file_goes_by_its_file_name(capsys, tmp_path):
+    cfg = make_cfg("csv")
+    cfg["dataset"] |= {"path": "/data/prices.csv", "target": "y"}
+    write_unit(tmp_path, make_record(cfg))
+    (row,) = rows(capsys, tmp_path)
+    assert row["dataset"] == "prices.csv"
+
+
+def test_export_onto_a_folder_or_nowhere_is_one_line(capsys, results):
+    for place, message in ((results, "is a folder; name a file"), ("/proc/x/y.jsonl.gz", "cannot write")):
+        with pytest.raises(UserError, match=message):
+            show(capsys, results, "--export", str(place))

@@ -91,7 +91,7 @@ def test_which_record_stays(tmp_path, first, second, force, stays):
     (found,) = scan(tmp_path)
     assert found.record["status"] == stays and found.record == unit.record
     beside = {p.name for p in unit.folder.iterdir() if p.suffix in (".parquet", ".npz")}
-    assert set(found.record["files"]) == beside
+    assert set(found.record["files"]) == {name.replace(".b.", ".") for name in beside}
     assert not leftovers(tmp_path)
 
 
@@ -104,10 +104,10 @@ def test_the_first_done_record_stays_unless_forced(tmp_path):
     assert read.predictions(third)["mean"][0] == 3.0
 
 
-def test_replacing_never_leaves_a_record_with_files_of_another(tmp_path, monkeypatch):
-    """Stopped after any of the renames, the record that stands names only files that are its own."""
+def test_replacing_never_leaves_a_record_without_its_own_files(tmp_path, monkeypatch):
+    """Stopped after any of the renames, the record that stands has all its files."""
     real = os.replace
-    for stop_at in range(5):
+    for stop_at in range(4):
         results = tmp_path / str(stop_at)
         write_unit(results, make_record(metrics={"test_rmse": 1.0}), **make_companions(1.0))
         calls = []
@@ -124,10 +124,18 @@ def test_replacing_never_leaves_a_record_with_files_of_another(tmp_path, monkeyp
         monkeypatch.setattr(os, "replace", real)
         (unit,) = scan(results)
         assert unit.record["status"] == "done" and unit.record["metrics"] == {"test_rmse": 1.0}
-        for name in unit.record["files"]:
-            assert read.companion(unit, name).is_file()
-        assert bool(unit.record["files"]) == (stop_at == 0)
+        assert set(unit.record["files"]) == {"predictions.parquet", "draws.parquet", "params.npz"}
+        assert read.predictions(unit)["mean"][0] == read.parameters(unit)["layers.0.Z"][0, 0] == 1.0
+        assert read.draws(unit)["draws"][0, 0] == 1.0
         assert not leftovers(results)
+        for value in (3.0, 4.0):  # what was left is no hindrance
+            write_unit(results, make_record(), force=True, **make_companions(value))
+            (unit,) = scan(results)
+            assert read.predictions(unit)["mean"][0] == value
+            files = [p for p in unit.folder.iterdir() if p.suffix in (".parquet", ".npz")]
+            assert len({p.stat().st_ino for p in files}) == 3
+            for name in unit.record["files"]:  # the plain name leads to the same file
+                assert (unit.folder / name).read_bytes() == read.companion(unit, name)
 
 
 def test_companions_that_do_not_fit_are_refused(tmp_path):
@@ -194,7 +202,7 @@ def test_sigkill_leaves_no_readable_half_record(tmp_path):
             value = unit.record["metrics"]["test_rmse"]
             seen += 1
             for name in unit.record["files"]:
-                assert read.companion(unit, name).is_file()
+                assert read.companion(unit, name)
             if unit.record["files"]:
                 assert set(read.predictions(unit)["mean"]) == {value}
                 assert (read.parameters(unit)["layers.0.Z"] == value).all()
@@ -287,9 +295,9 @@ def test_a_file_where_the_folder_should_be(tmp_path):
 def test_a_hanging_lock_holder_does_not_stop_a_writer(tmp_path, monkeypatch):
     import fcntl
 
-    from dgpbench.store import write
+    from dgpbench.store import disk
 
-    monkeypatch.setattr(write, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(disk, "LOCK_SECONDS", 0.05)
     unit = write_unit(tmp_path, make_record(status="failed"))
     with open(unit.folder / ".lock", "ab") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)

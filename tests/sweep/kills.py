@@ -1,4 +1,7 @@
-"""SIGKILL at random moments, of workers and of the sweep itself, and what must hold afterwards."""
+"""SIGKILL at random moments, of workers and of the sweep itself, and what must hold afterwards.
+
+Kills are paced by what the sweep does, not by the clock, so that they hit it on any machine.
+"""
 
 import random
 import signal
@@ -9,8 +12,11 @@ from pathlib import Path
 import psutil
 from sweep_tools import command, environment
 
+from dgpbench.engine.checkpoint import NAME as CHECKPOINT
 from dgpbench.store.scan import scan
 from dgpbench.sweep.child import LOG
+
+PATIENCE = 300.0  # seconds to wait for a sign of life
 
 
 def refuse(text):
@@ -18,60 +24,106 @@ def refuse(text):
 
 
 def done_units(folder: Path) -> dict[Path, tuple[bytes, int]]:
-    """Folders of done units with their record's bytes and how often the unit was started."""
+    """Folders of done units with their record's bytes and how often the unit was started. No kill is a unit's
+    fault: every other record says interrupted."""
     found = {}
     for unit in scan(folder / "results", warn=refuse):
+        assert unit.record["status"] in ("done", "interrupted"), unit.record["reason"]
         if unit.record["status"] == "done":
             starts = (unit.folder / LOG).read_text().count("---- ")
             found[unit.folder] = (unit.path.read_bytes(), starts)
     return found
 
 
-def harass(folder: Path, sweep: list[str], kills: int, pause: tuple[float, float], seed: int = 0) -> dict:
-    """Run the sweep under `kills` SIGKILLs, a third of them at the sweep itself; returns what was done by
-    then, and the number of kills that hit workers."""
-    rng = random.Random(seed)
-    log = open(folder / "harassed.log", "ab")
+class Harassed:
+    """A sweep that is killed and started again."""
 
-    def start() -> subprocess.Popen:
-        return subprocess.Popen(
-            command("sweep", *sweep), cwd=folder, env=environment(), stdout=log, stderr=log
-        )
+    def __init__(self, folder: Path, sweep: list[str], seed: int = 0):
+        self.folder, self.words, self.rng = folder, sweep, random.Random(seed)
+        self.hits = {"sweep": 0, "worker": 0}
+        self.before: dict[Path, tuple[bytes, int]] = {}
+        self.log = open(folder / "harassed.log", "ab")
+        self.start()
 
-    running, hits = start(), {"sweep": 0, "worker": 0}
-    before: dict[Path, tuple[bytes, int]] = {}
-    while sum(hits.values()) < kills:
-        time.sleep(rng.uniform(*pause))
-        assert running.poll() is None or running.returncode != 0, f"all done after {hits}: too few kills"
-        for place, seen in (now := done_units(folder)).items():
-            assert before.get(place, seen) == seen, f"{place} was done and has changed"
-        assert set(before) <= set(now), "a finished unit is lost"
-        before = now
-        if running.poll() is not None:
-            running = start()
-        elif rng.random() < 2 / 3:
-            hits["worker"] += _kill_one(running, rng)
-        else:
-            running.send_signal(signal.SIGKILL)
-            running.wait()
-            hits["sweep"] += 1
-            running = start()
-    running.send_signal(signal.SIGKILL)  # one more, so that the last word is the next sweep's
-    running.wait()
-    log.close()
-    return {"done": before, **hits}
+    def start(self) -> None:
+        words, log = command("sweep", *self.words), self.log
+        self.running = subprocess.Popen(words, cwd=self.folder, env=environment(), stdout=log, stderr=log)
 
-
-def _kill_one(running: subprocess.Popen, rng: random.Random) -> int:
-    """Kill one of the sweep's workers once it has some; returns how many were killed."""
-    end = time.monotonic() + 10.0
-    while running.poll() is None and time.monotonic() < end:
+    def workers(self) -> list[psutil.Process]:
         try:
-            if workers := psutil.Process(running.pid).children():
-                time.sleep(rng.uniform(0.0, 0.5))
-                rng.choice(workers).kill()
-                return 1
+            return psutil.Process(self.running.pid).children()
         except psutil.Error:
-            continue
-        time.sleep(0.02)
-    return 0
+            return []
+
+    def started_units(self) -> int:
+        logs = (self.folder / "results").glob(f"*/*/*/*/{LOG}")
+        return sum(path.read_text().count("---- ") for path in logs)
+
+    def wait_for_a_start(self, so_far: int) -> bool:
+        """Until another unit is begun; False if the sweep has ended first."""
+        end = time.monotonic() + PATIENCE
+        while self.started_units() <= so_far:
+            if self.running.poll() is not None:
+                return False
+            assert time.monotonic() < end, "nothing happens"
+            time.sleep(0.02)
+        return True
+
+    def check(self) -> None:
+        for place, seen in (now := done_units(self.folder)).items():
+            assert self.before.get(place, seen) == seen, f"{place} was done and has changed"
+        assert set(self.before) <= set(now), "a finished unit is lost"
+        self.before = now
+
+    def kill_worker(self) -> None:
+        if workers := self.workers():
+            self.rng.choice(workers).kill()
+            self.hits["worker"] += 1
+
+    def kill_sweep(self, number: int = signal.SIGKILL, settle: bool = False) -> None:
+        """Kill the sweep; with `settle`, see its workers end, each unit with its checkpoint."""
+        workers = self.workers()
+        self.running.send_signal(number)
+        self.running.wait()
+        self.hits["sweep"] += 1
+        if settle:
+            assert not psutil.wait_procs(workers, timeout=PATIENCE)[1], "a worker outlives its sweep"
+            self.check()
+
+    def close(self) -> None:
+        self.running.kill()
+        self.running.wait()
+        self.log.close()
+
+
+def harass(folder: Path, sweep: list[str], kills: int, spread: float, seed: int = 0, settle: bool = False):
+    """Run the sweep under up to `kills` SIGKILLs, a third of them at the sweep itself, each up to `spread`
+    seconds after the start of a unit; what was done by then and the number of kills are in the result."""
+    it = Harassed(folder, sweep, seed)
+    try:
+        while sum(it.hits.values()) < kills:
+            if not it.wait_for_a_start(it.started_units()):
+                if it.running.returncode == 0:
+                    break
+                it.start()
+                continue
+            time.sleep(it.rng.uniform(0.0, spread))
+            it.check()
+            if it.rng.random() < 2 / 3:
+                it.kill_worker()
+            else:
+                it.kill_sweep(settle=settle and it.rng.random() < 0.5)
+                it.start()
+    finally:
+        it.close()
+    return it
+
+
+def interrupted_without_checkpoint(folder: Path) -> list[Path]:
+    """Units that were stopped in training and could not go on from where they were."""
+    units = scan(folder / "results", warn=refuse)
+    return [
+        unit.folder
+        for unit in units
+        if " at step " in (unit.record["reason"] or "") and not (unit.folder / CHECKPOINT).is_file()
+    ]

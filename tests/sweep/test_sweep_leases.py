@@ -50,7 +50,9 @@ def test_the_number_of_a_dead_process_used_again_is_not_taken_for_it(tmp_path):
 def elsewhere(tmp_path, age: float, **more):
     """A lease of another host whose last heartbeat was `age` seconds ago."""
     lease = leasing.take(tmp_path, KEY, os.getpid())
-    path_of(tmp_path).write_text(json.dumps(lease.__dict__ | {"host": "far-away", "token": "theirs"} | more))
+    path_of(tmp_path).write_text(
+        json.dumps(lease.__dict__ | {"host": "far-away", "token": "0123456789abcdef"} | more)
+    )
     stamp = time.time() - age
     os.utime(path_of(tmp_path), (stamp, stamp))
     return [alive for _, alive in leasing.leases(tmp_path)]
@@ -104,3 +106,34 @@ def test_eight_at_once_and_one_wins(tmp_path):
             racer.join()
         assert wins.value == 1  # also from the second round on, where a stale lease lies in the way
         assert [p.name for p in (tmp_path / leasing.LEASES).iterdir()] == [path_of(tmp_path).name]
+
+
+def test_a_claim_whose_maker_was_killed_is_dropped_at_once(tmp_path):
+    """It is named after the lease that it was to replace, and its maker's process tells that it is dead."""
+    dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    first = leasing.take(tmp_path, KEY, dead.pid)
+    host, started = socket.gethostname(), leasing.process_start(dead.pid)
+    mark = path_of(tmp_path).with_name(f".tmp-claim-{KEY[:32]}-{first.token}")
+    mark.write_text(f"{host} {os.getpid()} {leasing.process_start(os.getpid())}")
+    dead.kill()
+    dead.wait()
+    assert leasing.take(tmp_path, KEY, os.getpid()) is None  # its maker lives: it is at it
+    mark.write_text(f"{host} {dead.pid} {started}")
+    assert leasing.take(tmp_path, KEY, os.getpid()) is not None and not mark.exists()
+
+
+def test_waiting_for_a_unit_that_cannot_be_taken_costs_no_processor_time(tmp_path, monkeypatch):
+    from types import SimpleNamespace
+
+    from dgpbench.sweep import pool as pools
+
+    made = object.__new__(pools.Pool)
+    made.elsewhere, made.queue, made.told, looks = pools.deque([0]), pools.deque(), True, []
+    made.observer = SimpleNamespace(
+        look=lambda indices: {i: SimpleNamespace(status="stale") for i in indices}
+    )
+    monkeypatch.setattr(pools.time, "sleep", looks.append)
+    for _ in range(5):
+        assert made._wait_elsewhere(time.monotonic())
+        made.elsewhere, made.queue = made.queue, pools.deque()
+    assert looks == [pools.TICK] * 5

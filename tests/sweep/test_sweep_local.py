@@ -52,16 +52,36 @@ def test_gpus_are_those_that_cuda_may_see(monkeypatch):
         assert machine.visible_gpus() == []
 
 
-def test_the_gpu_of_a_worker_is_in_its_environment(tmp_path):
+def test_a_task_uses_the_gpus_of_its_job_only_if_a_unit_is_to(monkeypatch):
+    from types import SimpleNamespace as Namespace
+
+    from dgpbench.sweep import task
+
+    monkeypatch.setattr(task, "visible_gpus", lambda: ["3", "5"])
+    unit = [Namespace(config=0)]
+    for device, settings, gpus in (
+        ("auto", Namespace(gpus=2), ["3,5"]),
+        ("auto", Namespace(gpus=0), []),
+        ("cpu", Namespace(gpus=2), []),
+        ("auto", Namespace(), ["3,5"]),  # the local launcher asks for none
+    ):
+        plan = Namespace(units=unit, configs=[{"device": device}], settings=[settings])
+        assert task.gpus_of(plan, [0]) == gpus
+    monkeypatch.setattr(task, "visible_gpus", list)
+    assert task.gpus_of(plan, [0]) == []
+
+
+@pytest.mark.parametrize("gpu, seen", [("1", "1"), (None, "-1")])
+def test_the_gpu_of_a_worker_is_in_its_environment(tmp_path, gpu, seen):
     from dgpbench.sweep.process import Child
 
-    child = Child(2, "1", 5.0, str(tmp_path))
+    child = Child(2, gpu, 5.0, str(tmp_path))
     try:
         while not child.answers():  # its first word: it is up
             time.sleep(0.05)
         with open(f"/proc/{child.pid}/environ") as file:
             env = dict(entry.partition("=")[::2] for entry in file.read().split("\0"))
-        assert env["CUDA_VISIBLE_DEVICES"] == "1" and env["OMP_NUM_THREADS"] == "2"
+        assert env["CUDA_VISIBLE_DEVICES"] == seen and env["OMP_NUM_THREADS"] == "2"
     finally:
         child.close()
 

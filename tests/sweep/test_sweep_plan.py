@@ -82,7 +82,7 @@ def test_counts(here, words, count):
         (("launcher=slurm", "launcher.workers=2"), "unknown key 'launcher.workers'"),
         (("launcher.timeout=-1",), "launcher.timeout=-1 is not allowed; launcher.timeout must be a number"),
         (("launcher.models.dgp2.tim=3",), "unknown key 'launcher.models.dgp2.tim'; did you mean 'timeout'"),
-        (("+split=1",), "not added or deleted"),
+        (("~split=1",), "cannot be deleted"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(here, words, message):

@@ -5,12 +5,14 @@ import os
 import shutil
 import time
 
+import numpy as np
 import pytest
 from sweep_tools import data, dgpbench, misbehaving, records, status, sweep, write_data
 
+from dgpbench.engine import checkpoint
 from dgpbench.store import read
 from dgpbench.store.scan import scan
-from dgpbench.store.schema import build_record
+from dgpbench.store.schema import build_record, dumps
 from dgpbench.store.write import write_unit
 
 
@@ -59,10 +61,13 @@ def test_a_worker_runs_units_by_number_from_anywhere(copy, tmp_path):
     text = plan.read_text().replace(json.loads(plan.read_text())["cwd"], str(copy))
     plan.write_text(text)
     number = next(i for i, unit in enumerate(json.loads(text)["units"]) if unit[:3] == [0, 2, 0])
-    done = dgpbench(tmp_path, "worker", str(plan), str(number))  # not the folder of the sweep
+    refused = dgpbench(tmp_path, "worker", str(plan), str(number))
+    assert refused.returncode == 2 and "sweep_stub.Stub is code of others" in refused.stderr
+    worker = ("worker", str(plan), "--allow", "sweep_stub")
+    done = dgpbench(tmp_path, *worker, str(number))  # not the folder of the sweep
     assert done.returncode == 0 and "done: linear csv split 2" in done.stdout, done.stderr
     assert json.loads((place / "record.json").read_text())["metrics"] == before["metrics"]
-    refused = dgpbench(tmp_path, "worker", str(plan), "6")
+    refused = dgpbench(tmp_path, *worker, "6")
     assert refused.returncode == 2 and "unit 6 is not in the plan; its units are 0 to 5" in refused.stderr
 
 
@@ -70,7 +75,8 @@ def test_merge_takes_what_is_missing_and_keeps_what_is_done(copy, tmp_path):
     here = tmp_path / "here"
     here.mkdir()
     theirs = {unit.record["key"]: unit for unit in scan(copy / "results")}
-    first = dgpbench(here, "merge", str(copy / "results"))
+    words = ("merge", str(copy / "results"), "--allow", "sweep_stub")
+    first = dgpbench(here, *words)
     assert first.returncode == 0 and first.stdout == "6 taken in\n", first.stderr
     for unit in scan(here / "results"):
         twin = theirs[unit.record["key"]]
@@ -80,7 +86,7 @@ def test_merge_takes_what_is_missing_and_keeps_what_is_done(copy, tmp_path):
             for name in ("row", "mean", "y"):
                 assert (read.predictions(unit)[name] == read.predictions(twin)[name]).all()
             assert read.parameters(unit).keys() == read.parameters(twin).keys()
-    assert dgpbench(here, "merge", str(copy / "results")).stdout == "6 here already\n"
+    assert dgpbench(here, *words).stdout == "6 here already\n"
     assert "no luck today" in dgpbench(here, "show", "--failed").stdout
 
 
@@ -92,9 +98,10 @@ def test_merge_tells_of_damage_and_of_other_numbers(copy, tmp_path):
     (places[0] / "params.npz").write_bytes(b"damaged")
     record = json.loads((places[1] / "record.json").read_text())
     record["metrics"]["test_rmse"] *= 2
-    (places[1] / "record.json").write_text(json.dumps(record))
+    record.pop("checksum")
+    (places[1] / "record.json").write_text(dumps(record))
     (places[2] / "record.json").write_text("{")
-    done = dgpbench(here, "merge", str(copy / "results"))
+    done = dgpbench(here, "merge", str(copy / "results"), "--allow", "sweep_stub")
     assert done.returncode == 1
     assert done.stdout == "4 here already, 1 of these with other numbers, 2 damaged and left out\n"
     assert "differ in test_rmse" in done.stderr and "params.npz" in done.stderr
@@ -109,14 +116,17 @@ def test_gc_removes_leftovers_and_no_results(copy):
     old = time.time() - 20 * 86400
     rubbish = [
         linear[0] / "checkpoint.npz",
-        linear[1] / ".tmp-1-ab-params.npz",
+        linear[1] / ".tmp-1-abcdef01-params.npz",
         failed / "checkpoint.npz",
         linear[2] / ".checkpoint.npz.7.tmp",
     ]
     for path in rubbish:
         path.write_bytes(b"x" * 1000)
+        if path.name == "checkpoint.npz":
+            record = json.loads((path.parent / "record.json").read_text())
+            checkpoint.save(path.parent, record["key"], {"step": np.zeros(100)})
         os.utime(path, (old, old))
-    fresh = linear[1] / ".tmp-2-cd-params.npz"
+    fresh = linear[1] / ".tmp-2-abcdef01-params.npz"
     fresh.write_bytes(b"y")
     before = {unit.record["key"]: unit.record for unit in scan(results)}
     shown = dgpbench(copy, "gc", "--dry-run")
@@ -135,7 +145,8 @@ def test_dry_run_estimates_from_records_and_says_what_it_cannot_know(copy):
     shutil.rmtree(place)
     for path in (copy / "results/csv/linear-exact/clean").glob("*/record.json"):
         record = json.loads(path.read_text())
-        path.write_text(json.dumps(record | {"wall_seconds": 1800.0}))
+        record.pop("checksum")
+        path.write_text(dumps(record | {"wall_seconds": 1800.0}))
     done = sweep(copy, "model=linear,sgp", "split=0,1,2", "protocol.draws=20", "threads=2", "--dry-run")
     assert done.returncode == 0
     assert "6 units: 2 done, 4 missing" in done.stdout

@@ -21,6 +21,7 @@ PARTS = ("train", "t10k")
 IMAGES, LABELS = "{}-images-idx3-ubyte", "{}-labels-idx1-ubyte"
 UBYTE = 8  # type code of unsigned bytes
 _BLOCK_ROWS = 2000
+MAX_UNPACKED = 1 << 30
 
 
 def read_idx(paths: list[Path], options: dict) -> Rows:
@@ -69,13 +70,21 @@ def _content(paths: list[Path], name: str) -> tuple[bytes, str]:
                 return path.read_bytes(), str(path)
             if path.name == f"{name}.gz":
                 with gzip.open(path) as file:
-                    return file.read(), str(path)
+                    return _bounded(file, path), str(path)
             if path.suffix in (".tgz", ".tar"):
                 with tarfile.open(path) as archive:
                     for member in archive:
                         if member.isfile() and member.name.rpartition("/")[2] == name:
-                            return archive.extractfile(member).read(), f"{path}:{member.name}"
+                            return _bounded(archive.extractfile(member), path), f"{path}:{member.name}"
     raise UserError(f"{paths[0].parent}: no file {name} or {name}.gz; fetch the dataset again")
+
+
+def _bounded(file, path: Path) -> bytes:
+    """The unpacked content, as long as it has an end."""
+    content = file.read(MAX_UNPACKED + 1)
+    if len(content) > MAX_UNPACKED:
+        raise UserError(f"{path}: unpacks to more than {MAX_UNPACKED >> 20} MB; this is no file of images")
+    return content
 
 
 def read_zip_text(path: Path, options: dict) -> Rows:

@@ -7,6 +7,7 @@ import csv
 import gzip
 import itertools
 import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ import numpy as np
 from dgpbench.errors import UserError
 
 CHUNK_VALUES = 1 << 18
+MAX_LINE = 64 << 20  # characters
+MAX_TEXT = 256 << 30  # characters of a whole file, unpacked
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+csv.field_size_limit(MAX_LINE)
 
 
 @contextmanager
@@ -27,6 +32,8 @@ def open_text(path: Path) -> Iterator[IO[str]]:
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline=None) as file:
             yield file
+    except csv.Error as error:
+        raise UserError(f"{path}: no table that can be read ({error}); save it as plain CSV") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not a text file in UTF-8 ({error.reason}); save it as plain CSV") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -53,10 +60,11 @@ def line_chunks(
     file: IO[str], path: Path, delimiter: str | None, header: int = 0, usecols: Sequence[int] | None = None
 ) -> Iterator[np.ndarray]:
     """Chunks of a text that is open already; errors call it `path`."""
-    lines = list(itertools.islice(file, header))
+    text = bounded_lines(file, path)
+    lines = list(itertools.islice(text, header))
     number, names = len(lines), split_fields(lines[-1], delimiter) if lines else None
     expected, rows = len(names) if names else None, 1024
-    while block := list(itertools.islice(file, rows)):
+    while block := list(itertools.islice(text, rows)):
         lines = [line for line in block if line.strip()]
         if lines:
             expected = expected or len(split_fields(lines[0], delimiter))
@@ -68,6 +76,17 @@ def line_chunks(
             )
             rows = max(256, CHUNK_VALUES // expected)
         number += len(block)
+
+
+def bounded_lines(file: IO[str], path: Path) -> Iterator[str]:
+    """Lines of a text; UserError where one, or all together, have no end, as in a file made to do harm."""
+    total = 0
+    while line := file.readline(MAX_LINE + 1):
+        total += len(line)
+        if len(line) > MAX_LINE or total > MAX_TEXT:
+            what = "a line" if len(line) > MAX_LINE else "the text"
+            raise UserError(f"{path}: {what} has no end within {total:,} characters; it is no table")
+        yield line
 
 
 def _parse(
@@ -124,6 +143,9 @@ def to_number(text: str, path: Path, line: int, column: int, names: Sequence[str
         value = float(text)
     except ValueError as error:
         what = "is empty" if not text.strip() else f"is {text.strip()[:40]!r}, not a number"
+        if DECIMAL_COMMA.fullmatch(text.strip()):
+            point = text.strip().replace(",", ".")
+            raise UserError(f"{where} {what}: decimals are written with a point, {point}") from None
         raise UserError(
             f"{where} {what}; only numbers are allowed: encode, fill or drop such values "
             "(dataset.drop leaves whole columns out)"

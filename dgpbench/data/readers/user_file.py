@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
-from dgpbench.data.catalogue import Entry
-from dgpbench.data.readers.text import open_text, split_fields, text_chunks
+from dgpbench.data.catalogue import Entry, entry_from_config
+from dgpbench.data.readers.text import DECIMAL_COMMA, bounded_lines, open_text, split_fields, text_chunks
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 _BATCH_VALUES = 1 << 18
+SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
 
 
 def recipe(entry: Entry, paths: dict) -> Recipe:
@@ -49,6 +50,22 @@ def file_of(entry: Entry) -> tuple[Path, dict]:
     return _existing(entry), options
 
 
+def input_names(dataset: dict) -> tuple[str, ...]:
+    """Names of the input columns of a user's own file in the order of X; none where there is no header."""
+    entry = entry_from_config(dataset)
+    if entry.kind != "csv":
+        return ()
+    path, options = file_of(entry)
+    if path.suffix == ".parquet":
+        with open_parquet(path) as file:
+            names = file.schema_arrow.names
+        inputs, _ = columns(len(names), names, options, path)
+    else:
+        found = layout(path, options)
+        names, inputs = found.names, found.inputs
+    return tuple(names[i] for i in inputs) if names else ()
+
+
 def _existing(entry: Entry) -> Path:
     given = entry.settings.get("path")
     if not given:
@@ -56,6 +73,8 @@ def _existing(entry: Entry) -> Path:
             "dataset.path is not set; name your file: dataset=csv dataset.path=my.csv dataset.target=price"
         )
     path = Path(str(given)).expanduser()
+    if path.suffix.lower() in SHEETS:
+        raise UserError(f"dataset.path={path} is a spreadsheet; save it as CSV with decimal points")
     if path.is_dir():
         raise UserError(f"dataset.path={path} is a folder; give a file (.csv, .csv.gz or .parquet)")
     if not path.is_file():
@@ -69,8 +88,9 @@ def _text(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
     """Blocks (X, Y); the target is in `codes` (N, 1) already where it holds classes."""
     found = layout(path, options)
     wanted = sorted(found.inputs if codes is not None else found.inputs + found.targets)
-    inputs = [wanted.index(i) for i in found.inputs]
-    targets = [wanted.index(i) for i in found.targets if i in wanted]
+    place = {column: i for i, column in enumerate(wanted)}
+    inputs = [place[i] for i in found.inputs]
+    targets = [place[i] for i in found.targets if i in place]
     usecols = None if len(wanted) == found.count else wanted
     row = 0
     for chunk in text_chunks(path, found.delimiter, found.header, usecols):
@@ -90,7 +110,7 @@ class Layout(NamedTuple):
 
 
 def layout(path: Path, options: dict) -> Layout:
-    delimiter, first, skipped = _first_line(path)
+    delimiter, first, skipped = first_line(path)
     fields = split_fields(first, delimiter)
     header = _has_header(fields, options)
     names = fields if header else None
@@ -98,15 +118,25 @@ def layout(path: Path, options: dict) -> Layout:
     return Layout(delimiter, skipped + 1 if header else 0, names, len(fields), inputs, targets)
 
 
-def _first_line(path: Path) -> tuple[str | None, str, int]:
+def first_line(path: Path) -> tuple[str | None, str, int]:
     """Delimiter, first line that is not blank, and how many blank lines precede it."""
     with open_text(path) as file:
-        for skipped, line in enumerate(file):
+        for skipped, line in enumerate(bounded_lines(file, path)):
             if line.strip():
-                counts = {c: line.count(c) for c in (",", ";", "\t")}
-                best = max(counts, key=counts.get)
-                return (best if counts[best] else None), line, skipped
+                return delimiter_of(line), line, skipped
     raise UserError(f"{path} has only blank lines; at least 5 rows of numbers are needed")
+
+
+def delimiter_of(line: str) -> str | None:
+    """The commonest of comma, semicolon and tab; None for blanks. A comma inside a number is no delimiter."""
+    for c in (";", "\t"):
+        fields = [field.strip() for field in line.split(c)]
+        if len(fields) > 1 and any(map(DECIMAL_COMMA.fullmatch, fields)):
+            if all(DECIMAL_COMMA.fullmatch(field) or is_number(field) for field in fields):
+                return c
+    counts = {c: line.count(c) for c in (",", ";", "\t")}
+    best = max(counts, key=counts.get)
+    return best if counts[best] else None
 
 
 def _has_header(fields: list[str], options: dict) -> bool:

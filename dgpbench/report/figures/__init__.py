@@ -21,6 +21,17 @@ from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
 
 FILE = Path(__file__).resolve().parent / "figures.yaml"
+KINDS = {
+    "dots": "Mean and standard error",
+    "traces": "Training curves",
+    "density": "Posterior densities",
+    "projection": "Predictive draws and test points",
+    "marginals": "Posterior marginals, standardised",
+    "ranks": "Average ranks",
+    "frontier": "Accuracy against training seconds",
+    "calibration": "Calibration",
+    "prior": "One draw from the prior",
+}
 
 
 @dataclass(frozen=True)
@@ -63,8 +74,8 @@ def make(
     `words` choose among the records in place of the figure's own; `tables` are those built already.
     """
     module = importlib.import_module(f"dgpbench.report.figures.{spec.kind}")
-    if words:
-        spec = replace(spec, title=f"{spec.title} [{' '.join(words)}]")
+    if words:  # not the paper's figure any more, but one drawn like it
+        spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}")
     if spec.table in tables and not words:
         return module.picture(spec, tables[spec.table])
     if spec.table:

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
 from dgpbench.report.table import Table
 
 COLUMNS = 4
@@ -21,7 +21,7 @@ def picture(spec, table: Table) -> Picture:
     if data.empty:
         raise Nothing(f"table {table.spec.name}: no finished run with a PIT histogram or reliability data")
     names = [row for row in table.spec.rows if row in set(data.dataset)]
-    columns = min(COLUMNS, len(names))
+    columns = columns_for(len(names), COLUMNS)
     rows = math.ceil(len(names) / columns)
     models = list(table.spec.columns)
 
@@ -34,16 +34,17 @@ def picture(spec, table: Table) -> Picture:
                 place.plot(part.level, part.share - part.level, ".-", color=colour, lw=1, label=model)
             place.set_title(name, loc="left")
             place.set_xlabel("confidence" if classes else "level")
+            place.tick_params(labelbottom=True)  # also where the panel below is empty
         for place in axes.flat[len(names) :]:
             place.set_visible(False)
         text = "accuracy minus confidence" if classes else "share of PIT values below, minus the level"
-        figure.supylabel(text, fontsize=8)
+        side_label(figure, text)
         found = {
             label: handle
             for place in axes.flat
             for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(found.values(), found.keys(), loc="outside lower right", ncols=min(6, len(found)))
+        legend_below(figure, found.values(), found.keys())
 
     notes = ("mean over splits; 0 is calibrated; down then up: too wide, up then down: too narrow",)
     if classes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panels
 from dgpbench.report.numbers import cell_frame
 from dgpbench.report.table import Table
 
@@ -32,53 +32,59 @@ def picture(spec, table: Table) -> Picture:
     ]
     if not rows:
         raise Nothing(f"table {table.spec.name} has no run and nothing published")
-    height = 0.6 + math.ceil(len(rows) / COLUMNS) * (0.5 + 0.19 * len(table.spec.columns))
+    columns = columns_for(len(rows), COLUMNS)
+    height = 0.9 + math.ceil(len(rows) / columns) * (0.55 + 0.19 * len(table.spec.columns))
+    label = 0.07 * max(map(len, table.spec.columns))  # inches of the names on the left
 
     def paint(figure, theme):
-        axes = panels(figure, math.ceil(len(rows) / COLUMNS), COLUMNS, sharey=True)
+        axes = panels(figure, math.ceil(len(rows) / columns), columns, sharey=True)
         for place, row in zip(axes.flat, rows, strict=False):
             _panel(place, data[data.row == row].set_index("column"), table, theme)
             place.set_title(row, loc="left")
         for place in axes.flat[len(rows) :]:
             place.set_visible(False)
-        handles, labels = axes.flat[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower right", ncols=3)
+        if data.published.notna().any():
+            handles, labels = axes.flat[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside lower right", ncols=3)
         figure.supxlabel(table.spec.units, fontsize=8)
 
-    return Picture(spec.name, spec.title, data, paint, (10, height), _notes(table))
+    return Picture(
+        spec.name, spec.title, data, paint, (max(3.6, 2.3 * columns + label), height), _notes(table)
+    )
 
 
 def _panel(axes, cells, table: Table, theme: dict) -> None:
     names = list(table.spec.columns)
     ours, theirs = theme["colours"][1], theme["colours"][0]
-    for column, error, offset, style in (
-        (
-            "published",
-            "published_stderr",
-            0.16,
-            {"mfc": theme["paper"], "color": theirs, "label": "published"},
-        ),
+    hollow = {"mfc": theme["paper"], "color": theirs, "label": "published"}
+    series = [
+        ("published", "published_stderr", 0.16, hollow),
         ("mean", "stderr", -0.16, {"color": ours, "label": "ours"}),
-    ):
+    ]
+    if not any(cell.published for cell in table.cells.values()):
+        series = [("mean", "stderr", 0.0, {"color": ours})]
+    for column, error, offset, style in series:
         at = [names.index(name) + offset for name in cells.index]
-        bars = cells[error].fillna(0.0).astype(float)
+        bars = cells[error].astype(float).fillna(0.0)
         axes.errorbar(cells[column].astype(float), at, xerr=bars, fmt="o", ms=4, capsize=2, lw=1, **style)
     base = table.spec.baseline
     for column, colour in (("published", theirs), ("mean", ours)):
         if base in cells.index and cells[column].notna()[base]:
             axes.axvline(float(cells[column][base]), color=colour, lw=0.8, ls=":", zorder=0)
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [name.replace("$", r"\$") for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", lw=0.4)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
+    axes.locator_params(axis="x", nbins=4)
 
 
 def _notes(table: Table) -> tuple[str, ...]:
     better = next(iter(table.cells.values())).place.better
     side = "right" if better == "higher" else "left"
+    whose = "ours: " if any(cell.published for cell in table.cells.values()) else ""
     base = f"; dotted: {table.spec.baseline}" if table.spec.baseline else ""
     return (
         f"dots: mean, whiskers: standard error; to the {side} is better{base}",
-        f"ours: {table.done} of {table.expected} splits done, {table.failed} failed",
+        f"{whose}{table.done} of {table.expected} splits done, {table.failed} failed",
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
+import math
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+
+from dgpbench.report.files import put
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f")
 DARK_COLOURS = ("#56b4e9", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#8fd3ff", "#b79ae0", "#b0b0b0")
@@ -45,6 +47,7 @@ class Picture:
             self.paint(figure, colours)
             title = textwrap.fill(self.title, int(11 * self.size[0]))
             figure.suptitle(title, fontsize=11, x=0.01, ha="left")
+            _take_literally(figure)
             buffer = io.BytesIO()
             stamp = {"CreationDate": None} if kind == "pdf" else {"Software": None}
             figure.savefig(buffer, format=kind, dpi=dpi, metadata=stamp)
@@ -58,17 +61,37 @@ class Picture:
         return [put(folder / f"figure-{self.name}.{kind}", content) for kind, content in contents.items()]
 
 
-def put(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
-    return path
+def _take_literally(figure) -> None:
+    """A dollar sign in a name is no formula. (Numbers along the axes are set as formulas when drawn.)"""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if "$" in text.get_text() and "mathdefault" not in text.get_text():
+            text.set_parse_math(False)
+
+
+def columns_for(count: int, most: int) -> int:
+    """How many panels stand side by side: as many rows as `most` needs, filled evenly."""
+    return math.ceil(count / math.ceil(count / most)) if count else 1
 
 
 def panels(figure, rows: int, columns: int, **fields):
     """A grid of axes that is always two-dimensional."""
     return figure.subplots(rows, columns, squeeze=False, **fields)
+
+
+def side_label(figure, text: str) -> None:
+    """A label on the left of all panels, in lines that fit the picture's height."""
+    figure.supylabel(textwrap.fill(text, int(14 * figure.get_size_inches()[1])), fontsize=8)
+
+
+def legend_below(figure, handles, labels) -> None:
+    """A legend below all panels, in as many columns as the names leave room for."""
+    labels = list(labels)
+    if labels:
+        each = 0.07 * max(map(len, labels)) + 0.55  # inches of one entry
+        columns = max(1, min(len(labels), int(figure.get_size_inches()[0] / each)))
+        figure.legend(list(handles), labels, loc="outside lower center", ncols=columns)
 
 
 def _style(theme: dict) -> dict:

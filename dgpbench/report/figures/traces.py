@@ -7,12 +7,12 @@ these were recorded; either may be null.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels
 from dgpbench.store.scan import Unit
 
 COLUMNS = 3
@@ -28,16 +28,21 @@ LABELS = {
 LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below
 
 
-def picture(spec, units: Sequence[Unit]) -> Picture:
-    data = trace_frame(units, spec.panel, spec.strip)
+Named = Callable[[dict], tuple[str, str]]  # from a record to its panel and method
+
+
+def picture(spec, units: Sequence[Unit], named: Named | None = None) -> Picture:
+    """Panels and methods go by the experiments' names, or as `named` says, in the order of the units."""
+    data = trace_frame(units, spec.panel, spec.strip, named)
     if data.empty:
         raise Nothing("these records hold no training trace")
-    names = sorted(data.panel.unique())
-    methods = sorted(data.method.unique())
+    names, methods = (list(dict.fromkeys(data[column])) for column in ("panel", "method"))
+    if named is None:
+        names, methods = sorted(names), sorted(methods)
     shown = ["bound"]
     if spec.lower and data[spec.lower].notna().any():
         shown.append(spec.lower)
-    columns = min(COLUMNS, len(names))
+    columns = columns_for(len(names), COLUMNS)
     rows = math.ceil(len(names) / columns) * len(shown)
 
     def paint(figure, theme):
@@ -57,7 +62,9 @@ def picture(spec, units: Sequence[Unit]) -> Picture:
             for place in axes.flat
             for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
         }
-        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=min(4, len(found)))
+        drawn = [name for name in methods if name in found]
+        handles = [found[name] for name in drawn]
+        legend_below(figure, handles, drawn)
 
     notes = ("one line per split; the bound is a mean over the steps between two entries",)
     if spec.lower and len(shown) == 1:
@@ -65,7 +72,9 @@ def picture(spec, units: Sequence[Unit]) -> Picture:
     return Picture(spec.name, spec.title, data, paint, (3.4 * columns + 0.4, 2.4 * rows + 0.9), notes)
 
 
-def trace_frame(units: Sequence[Unit], panel: str = "dataset", strip: str = "") -> pd.DataFrame:
+def trace_frame(
+    units: Sequence[Unit], panel: str = "dataset", strip: str = "", named: Named | None = None
+) -> pd.DataFrame:
     """One line per trace entry, with the panel and the method it belongs to.
 
     The method is what stands behind `strip` in the experiment's name; where panels are experiments, the first
@@ -74,12 +83,7 @@ def trace_frame(units: Sequence[Unit], panel: str = "dataset", strip: str = "") 
     lines = []
     for unit in units:
         record, training = unit.record, unit.record["training"]
-        name = record["experiment"] or f"{record['model']}-{record['inference']}"
-        group, method = record["dataset"], name.removeprefix(strip)
-        if panel == "experiment":  # likelihood_method: one panel per likelihood
-            group, _, method = method.partition("_")
-        else:
-            method = method.removeprefix("student_")  # the likelihood goes with the dataset
+        group, method = named(record) if named else _named(record, panel, strip)
         each = training.get("cpu_seconds", math.nan) / max(training.get("steps", 0), 1)
         for entry in training.get("trace", ()):
             step, seconds, bound, size, test = (*entry, *[None] * (5 - len(entry)))
@@ -87,6 +91,15 @@ def trace_frame(units: Sequence[Unit], panel: str = "dataset", strip: str = "") 
     names = ["panel", "method", "split", "step", "seconds", "cpu_seconds", "bound", *MORE]
     frame = pd.DataFrame(lines, columns=names)
     return frame.astype({name: float for name in names[4:]})
+
+
+def _named(record: dict, panel: str, strip: str) -> tuple[str, str]:
+    name = record["experiment"] or f"{record['model']}-{record['inference']}"
+    group, method = record["dataset"], name.removeprefix(strip)
+    if panel == "experiment":  # likelihood_method: one panel per likelihood
+        group, _, method = method.partition("_")
+        return group, method
+    return group, method.removeprefix("student_")  # the likelihood goes with the dataset
 
 
 def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: dict) -> None:

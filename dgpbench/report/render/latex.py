@@ -22,6 +22,7 @@ SPECIAL = {
     "∞": r"$\infty$",
     "`": r"\textasciigrave{}",
     "|": r"\textbar{}",
+    "†": r"$^\dagger$",
 }
 WIDE = 6  # columns; more are scaled to the width of the text
 

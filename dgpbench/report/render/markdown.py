@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgpbench.plain_text import markdown
 from dgpbench.report.grid import Entry, Grid
 
 
@@ -12,10 +13,10 @@ def render(grid: Grid) -> str:
         _row([*grid.heads, *grid.columns]),
         _row(["---"] * len(grid.heads) + ["---:"] * len(grid.columns)),
     ]
-    lines += [_row([*map(_escape, line.heads), *map(_cell, line.entries)]) for line in grid.lines]
-    lines += [""] + [f"- {_escape(note)}" for note in grid.notes]
+    lines += [_row([*map(markdown, line.heads), *map(_cell, line.entries)]) for line in grid.lines]
+    lines += [""] + [f"- {markdown(note)}" for note in grid.notes]
     if grid.missing:
-        lines += ["- missing:"] + [f"  - {_escape(text)}" for text in grid.missing]
+        lines += ["- missing:"] + [f"  - {markdown(text)}" for text in grid.missing]
     for block in grid.blocks:
         lines += ["", render(block)]
     return "\n".join(lines).rstrip() + "\n"
@@ -26,13 +27,9 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(entry: Entry) -> str:
-    text = _escape(entry.text)
+    text = markdown(entry.text)
     if text:
         text = f"*{text}*" if entry.italic else text
         text = f"**{text}**" if entry.bold else text
     text += "?" if entry.doubtful else ""
     return f"{text} {entry.count}".strip()
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

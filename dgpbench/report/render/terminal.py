@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from dgpbench.plain_text import visible
 from dgpbench.report.grid import Entry, Grid
 
 WORDS = 30  # characters of a column of words; longer ones are wrapped where room is short
@@ -22,11 +23,11 @@ def show(grid: Grid) -> None:
     for columns in _blocks(grid, console.width):
         console.print(_table(grid, columns))
     for note in grid.notes:
-        console.print(Text(f"  {note}", style="dim"))
+        console.print(Text(f"  {visible(note)}", style="dim"))
     if grid.missing:
-        console.print(Text("  missing (--missing lists every command):"))
+        console.print(Text(f"  missing; {grid.hint}"))
         for line in grid.missing:
-            console.print(Text(f"    {line}"), soft_wrap=True)
+            console.print(Text(f"    {visible(line)}"), soft_wrap=True)
     for block in grid.blocks:
         console.print()
         show(block)
@@ -64,8 +65,14 @@ def _table(grid: Grid, columns: list[int]):
         table.add_column(grid.columns[i], justify="left" if words else "right", no_wrap=not words)
     for line in grid.lines:
         style = {"published": "dim", "footer": "cyan"}.get(line.kind, "")
-        table.add_row(*line.heads, *(_text(line.entries[i]) for i in columns), style=style)
+        table.add_row(*map(_words, line.heads), *(_text(line.entries[i]) for i in columns), style=style)
     return table
+
+
+def _words(text: str):
+    from rich.text import Text
+
+    return Text(visible(text))
 
 
 def _plain(entry: Entry) -> str:
@@ -77,7 +84,7 @@ def _text(entry: Entry):
     from rich.text import Text
 
     style = " ".join(name for name, on in (("bold", entry.bold), ("italic", entry.italic)) if on)
-    text = Text(entry.text + ("?" if entry.doubtful else ""), style=style)
+    text = Text(visible(entry.text) + ("?" if entry.doubtful else ""), style=style)
     if entry.count:
         text.append(f" {entry.count}", style="dim not bold not italic")
     return text

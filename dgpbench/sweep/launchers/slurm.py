@@ -6,7 +6,6 @@ queue ends the wait for its units, whatever became of it, so that no wait is wit
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import signal
@@ -17,6 +16,9 @@ from pathlib import Path
 
 from dgpbench.data.files import write_json
 from dgpbench.errors import Interrupted, UserError
+from dgpbench.store.deep import is_hash
+from dgpbench.store.trust import code_packages
+from dgpbench.store.untrusted import parse_json, read_regular
 from dgpbench.sweep.launchers.slurm_queue import NEVER, PREFIX, array_limit, queue, submit, verdict
 from dgpbench.sweep.plan import SWEEPS, Plan
 from dgpbench.sweep.state import Observer
@@ -127,13 +129,14 @@ def _minutes(settings) -> int:
 def _script(plan: Plan, folder: Path, settings, force: bool) -> str:
     package = str(Path(__file__).resolve().parents[3])
     worker = [sys.executable, "-m", "dgpbench", "worker", str((plan.home / "plan.json").resolve())]
+    allow = [word for package in code_packages(plan.configs) for word in ("--allow", package)]
     lines = [
         "#!/bin/sh",
         f"cd {shlex.quote(plan.cwd)} || exit 2",
         f'export PYTHONPATH={shlex.quote(package)}"${{PYTHONPATH:+:$PYTHONPATH}}"',
         *([settings.setup] if settings.setup else []),
         f'units=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" {shlex.quote(str(folder / "units.txt"))})',
-        f"exec {shlex.join(worker)} {'--force ' if force else ''}$units",
+        f"exec {shlex.join([*worker, *allow])} {'--force ' if force else ''}$units",
     ]
     return "\n".join(lines) + "\n"
 
@@ -144,10 +147,13 @@ def queued_units(results: Path, tasks: dict) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in (Path(results) / SWEEPS).glob("*/slurm/*/job.json") if jobs else ():
         try:
-            submission = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            submission = parse_json(read_regular(path))
+            ours = submission["keys"] if submission["job"] in jobs else ()
+            if not all(is_hash(key) for keys in ours for key in keys):
+                continue
+        except (OSError, ValueError, KeyError, TypeError):
             continue
-        for number, keys in enumerate(submission["keys"] if submission["job"] in jobs else ()):
+        for number, keys in enumerate(ours):
             if (task := f"{submission['job']}_{number}") in tasks:
                 found |= dict.fromkeys(keys, task)
     return found

@@ -1,0 +1,1 @@
+"""The Python interface: `import dgpbench` offers these names and imports them when they are first used."""

@@ -1,0 +1,86 @@
+"""Records as a pandas DataFrame: one row per record, with metrics and every field of its config."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dgpbench.config.schema import show_value
+from dgpbench.config.sections import flatten
+from dgpbench.store.filters import select
+from dgpbench.store.scan import Unit, scan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LABELS = (
+    "dataset",
+    "model",
+    "inference",
+    "protocol",
+    "split",
+    "seed",
+    "status",
+    "reason",
+    "experiment",
+    "tuned",
+)
+MACHINE = ("device", "threads", "git_commit", "finished", "data_hash", "config_key", "key")
+NOT_SETTINGS = (*("split", "seed", "experiment", "tuned", "device", "threads"), "paths", "launcher", "engine")
+DATA = ("task", "train_rows", "path", "target", "drop")  # the rest of the section is the catalogue's
+
+
+def results(
+    *filters: str,
+    folder: str | Path | None = None,
+    reference: bool = False,
+    trials: bool = False,
+) -> pd.DataFrame:
+    """Records that match all `filters` ("dataset=energy", "model=dgp*", "model.num_inducing=50,100").
+
+    Columns: labels; metrics; seconds (all of the run), training_seconds, steps_per_second; sizes; fields of
+    the config under their dotted names, as in "inference.adam.learning_rate"; keys and path. `folder` is a
+    results folder (default: DGPBENCH_RESULTS, else results). `reference` adds the records that come with the
+    project, `trials` those of tuning.
+    """
+    from dgpbench.errors import UserError
+
+    place = Path(folder or os.environ.get("DGPBENCH_RESULTS") or "results")
+    if folder is not None and not place.is_dir():
+        raise UserError(f"no results folder {place}; give the folder that holds the dataset folders")
+    return frame(select(scan(place, reference=reference, trials=trials), filters))
+
+
+def frame(units: Sequence[Unit]) -> pd.DataFrame:
+    """One row per unit, in their order; columns that a record lacks are missing values."""
+    import pandas as pd
+
+    rows = [_row(unit) for unit in units]
+    order = dict.fromkeys(name for part in range(4) for row in rows for name in row[part])
+    return pd.DataFrame(
+        [{k: v for part in row for k, v in part.items()} for row in rows], columns=list(order)
+    )
+
+
+def _row(unit: Unit) -> tuple[dict, dict, dict, dict]:
+    """Labels and times, metrics, config, machine and keys: in this order in the table."""
+    record, config = unit.record, unit.record["config"]
+    labels = {name: record.get(name, config.get(name)) for name in LABELS}
+    labels |= {
+        "seconds": record["wall_seconds"],
+        "training_seconds": record["training"].get("seconds"),
+        "steps_per_second": record["steps_per_second"],
+        **record["sizes"],
+    }
+    data = {name: value for name, value in config["dataset"].items() if name in DATA}
+    kept = {name: value for name, value in config.items() if name not in NOT_SETTINGS} | {"dataset": data}
+    settings = {name: _cell(value) for name, value in flatten(kept).items()}
+    machine = {name: record[name] for name in MACHINE}
+    return labels, record["metrics"], settings, machine | {"path": str(unit.path)}
+
+
+def _cell(value: Any) -> Any:
+    """Numbers, text and switches as they are; lists and mappings as they are written on the command line."""
+    return show_value(value) if isinstance(value, (list, dict)) else value

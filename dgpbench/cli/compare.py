@@ -1,0 +1,141 @@
+"""`dgpbench compare`: any models on any datasets, from plain runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from dgpbench.cli.tables import add_config_dir, add_source_arguments, reference_of
+from dgpbench.errors import UserError
+
+FORMATS = ("terminal", "markdown", "latex", "csv", "html")
+EPILOG = """\
+The words are those of sweep: lists a,b,c make columns (models, settings) or rows (datasets), split=0,1,2
+chooses splits; without dataset= every dataset with such runs is a row. examples:
+
+  dgpbench compare model=sgp,dgp2,dgp3 dataset=boston,energy,concrete
+  dgpbench compare model=sgp,dgp2 dataset=energy budget.steps=2000 --run
+  dgpbench compare model=dgp2 model.num_inducing=50,100,200 dataset=kin8nm --metric rmse
+  dgpbench compare --config-dir my_conf model=sgp,mine dataset=boston,energy --format latex > table.tex
+"""
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "compare",
+        help="compare models on datasets, from plain runs",
+        description="Compare models or settings on datasets: mean (standard error), ranks, paired tests on "
+        "common splits, what is missing and the command that makes it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("overrides", nargs="*", metavar="name=values", help="as for sweep")
+    parser.add_argument("--run", action="store_true", help="first run what is missing, as sweep does")
+    parser.add_argument(
+        "--metric",
+        default="test_loglik",
+        metavar="NAME",
+        help="such as rmse, crps, accuracy (default: loglik)",
+    )
+    parser.add_argument("--against", metavar="COLUMN", help="column that tests compare with (default: first)")
+    parser.add_argument("--format", choices=FORMATS, default="terminal", help="default: terminal")
+    parser.add_argument("--plot", action="store_true", help="also draw it: PNG, PDF and CSV files")
+    parser.add_argument(
+        "-o", "--output", default="figures", metavar="DIR", help="folder of the plots (default: figures)"
+    )
+    add_config_dir(parser)
+    add_source_arguments(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.report.metrics import METRICS, find_metric
+    from dgpbench.report.own.fill import compare
+    from dgpbench.report.own.question import ask
+    from dgpbench.store.scan import scan
+
+    question = ask(args.overrides, args.config_dir)  # what is wrong with the words is said before any run
+    results = _results(args)
+    if args.run:
+        find_metric(args.metric, METRICS)
+        _check_run(question, args)
+        _run(args, results)
+    units = scan(results, reference=reference_of(args, results), traces=args.plot)
+    comparison = compare(
+        args.overrides,
+        units,
+        metric=args.metric,
+        config_dirs=args.config_dir,
+        against=args.against,
+        more=[f"paths.results={args.results}"] if args.results else [],
+    )
+    _print(comparison, args.format)
+    if args.plot:
+        from dgpbench.report.files import save_pictures
+        from dgpbench.report.own.plots import comparison_pictures
+
+        pictures, undrawn = comparison_pictures(comparison)
+        save_pictures(pictures, undrawn, Path(args.output), out=sys.stderr)
+    return 0
+
+
+def _results(args: argparse.Namespace) -> Path:
+    """--results, or paths.results= among the words, or the environment's, or results."""
+    words = [word.partition("=")[2] for word in args.overrides if word.startswith("paths.results=")]
+    folder = Path(args.results or (words or [os.environ.get("DGPBENCH_RESULTS") or "results"])[-1])
+    if args.results and not args.run and not folder.is_dir():
+        raise UserError(f"no results folder {folder}; give the folder that holds the dataset folders")
+    return folder.expanduser()
+
+
+def _check_run(question, args: argparse.Namespace) -> None:
+    """What --run needs, and that columns are comparable: known before anything is trained."""
+    from dgpbench.report.own.fair import refuse
+
+    if not question.rows:
+        raise UserError("--run needs the datasets, e.g. dataset=boston,energy")
+    first = question.rows[0]
+    refuse({column.label: question.config(first, column) for column in question.columns})
+    if args.against and args.against not in [column.label for column in question.columns]:
+        raise UserError(f"--against {args.against} is no column of this comparison")
+
+
+def _run(args: argparse.Namespace, results: Path) -> None:
+    """Run the same words as a sweep; its progress and end go to standard error."""
+    from contextlib import redirect_stdout
+
+    from dgpbench.cli import sweep
+
+    where = [f"paths.results={results}"] if args.results else []
+    options = {"retry": "missing", "dry_run": False, "detach": False, "verbose": 0, "quiet": False}
+    words = [*args.overrides, *where]
+    with redirect_stdout(sys.stderr):
+        sweep.main(argparse.Namespace(overrides=words, config_dir=args.config_dir, **options))
+
+
+def _print(comparison, name: str) -> None:
+    from dgpbench.report.own import view
+
+    if name == "terminal":
+        from dgpbench.report.render.terminal import show
+
+        for i, grid in enumerate(view.grids(comparison)):
+            if i:
+                print()
+            show(grid)
+    elif name == "latex":
+        from dgpbench.report.own.latex import render
+
+        sys.stdout.write(render(comparison))
+    elif name == "html":
+        from dgpbench.report.page.frame import standalone
+        from dgpbench.report.render.html import render as fragment
+
+        grids = view.grids(comparison)
+        sys.stdout.write(standalone(comparison.metric.title, "".join(map(fragment, grids))))
+    else:
+        from dgpbench.report.render import render
+
+        grids = view.grids(comparison)
+        sys.stdout.write("\n".join(render(grid, name) for grid in (grids[:1] if name == "csv" else grids)))

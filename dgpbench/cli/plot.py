@@ -1,0 +1,73 @@
+"""`dgpbench plot`: pictures of one run or of several."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dgpbench.cli.tables import results_folder
+from dgpbench.errors import UserError
+
+KINDS = ("curves", "predictions", "calibration", "reliability", "layers")
+
+
+def add_parser(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "plot",
+        help="draw runs: curves, predictions, calibration",
+        description="Draw one run, or those that match: training curves, predicted against observed with "
+        "intervals, over x if there is one input, PIT histogram, reliability of classes, the layers of a GP "
+        "of one input. PNG, PDF and CSV.",
+    )
+    parser.add_argument(
+        "filters",
+        nargs="*",
+        metavar="RUN|field=value",
+        help="a run's folder or the first digits of its key; or as for show: dataset=energy model=dgp*",
+    )
+    parser.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help=f"only these of {', '.join(KINDS)} (several: comma or repeated)",
+    )
+    parser.add_argument("-o", "--output", default="figures", metavar="DIR", help="folder (default: figures)")
+    parser.add_argument(
+        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    from dgpbench.report.figures.picture import Nothing
+    from dgpbench.report.files import output_folder, save_pictures
+    from dgpbench.report.own.choose import choose
+    from dgpbench.report.own.layers import has_layers, layer_pictures
+    from dgpbench.report.own.plots import pictures_of_runs
+
+    kinds = _kinds(args.kind)
+    units = choose(args.filters, results_folder(args))
+    output_folder(args.output)
+    pictures, undrawn = [], []
+    try:
+        if plain := [kind for kind in kinds if kind != "layers"]:
+            pictures, undrawn = pictures_of_runs(units, plain)
+    except Nothing as nothing:
+        undrawn.append(str(nothing))
+    if "layers" in kinds and (args.kind or (len(units) == 1 and has_layers(units[0].record))):
+        drawn, more = layer_pictures(units)
+        pictures, undrawn = [*pictures, *drawn], [*undrawn, *more]
+    if not pictures:
+        raise UserError("nothing could be drawn: " + "; ".join(undrawn))
+    save_pictures(pictures, undrawn, Path(args.output))
+    return 0
+
+
+def _kinds(given: list[str]) -> list[str]:
+    from dgpbench.config.suggest import did_you_mean
+
+    names = [name for word in given for name in word.split(",") if name]
+    for name in names:
+        if name not in KINDS:
+            raise UserError(f"no kind '{name}'{did_you_mean(name, KINDS)}")
+    return names or list(KINDS)

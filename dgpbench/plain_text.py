@@ -1,0 +1,28 @@
+"""Text that others wrote, made harmless for where it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a spreadsheet's formula begins
+MARKS = str.maketrans({"<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in "\\|`[]"})
+
+
+def visible(text: str, limit: int | None = None) -> str:
+    """One line in which control characters are written out and nothing is longer than `limit`."""
+    line = " ".join(text.split()) if "\n" in text else text
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return line if limit is None or len(line) <= limit else line[: limit - 4] + " ..."
+
+
+def markdown(text: str) -> str:
+    """Text that stays text in a Markdown table: no cell border, link, code or HTML."""
+    return visible(text).translate(MARKS)
+
+
+def csv_value(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula, in one line; numbers stay numbers."""
+    if not isinstance(value, str):
+        return value
+    return f"'{visible(value)}" if value.startswith(FORMULA) else visible(value)

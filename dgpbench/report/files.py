@@ -1,0 +1,61 @@
+"""Files that a command writes: whole or not at all, with a clear line where that is impossible."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgpbench.errors import UserError
+
+if TYPE_CHECKING:
+    from dgpbench.report.figures.picture import Picture
+
+
+@contextmanager
+def writing(path: str | Path, option: str = "-o") -> Iterator[None]:
+    """UserError, naming the place and the option that chooses it, where something cannot be written there."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno).lower() if error.errno else str(error)
+        raise UserError(f"cannot write {path} ({reason}); choose another place with {option}") from error
+
+
+def output_folder(path: str | Path, option: str = "-o") -> Path:
+    """The folder, made if need be and tried: to be known before the work, not after."""
+    folder = Path(path).expanduser()
+    with writing(folder, option):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".tmp-{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    return folder
+
+
+def put(path: Path, content: bytes) -> Path:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def save_pictures(pictures: Iterable[Picture], undrawn: Iterable[str], folder: Path, out=None) -> None:
+    """Write pictures and say where they are, then which could not be drawn and why."""
+    out = out or sys.stdout
+    folder = output_folder(folder)
+    for picture in pictures:
+        with writing(folder):
+            files = picture.save(folder)
+        print(f"{picture.name}: {' '.join(map(str, files))}", file=out)
+        for note in picture.notes:
+            print(f"  {note}", file=out)
+    for text in undrawn:
+        print(f"not drawn: {text}", file=out)

@@ -1,0 +1,66 @@
+"""The metrics that a comparison may be about: name, units, which way is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dgpbench.config.suggest import did_you_mean
+from dgpbench.errors import UserError
+
+NAT = "nat per test point"
+
+
+class Metric(NamedTuple):
+    name: str
+    title: str
+    units: str
+    better: str | None  # higher, lower; None where neither is
+    ratio: bool = False  # of the data's own scale: differences are taken between logarithms
+
+
+def _with_units(name: str, title: str, units: str, better: str, ratio: bool = False) -> list[Metric]:
+    """A metric in original and in standardised units."""
+    begin = f"{units}, " if units else ""
+    return [
+        Metric(name, title, f"{begin}original units", better, ratio),
+        Metric(f"{name}_std", title, f"{begin}standardised units", better, ratio),
+    ]
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        *_with_units("test_loglik", "Test log-likelihood", NAT, "higher"),
+        *_with_units("test_loglik_kde", "Test log-likelihood by kernel density estimate", NAT, "higher"),
+        *_with_units("test_rmse", "Test RMSE", "", "lower", ratio=True),
+        *_with_units("test_crps", "Test CRPS", "", "lower", ratio=True),
+        Metric("test_coverage95", "Coverage of the 95 % interval", "share of test rows", None),
+        Metric("test_pit_ks", "Distance of PIT values from uniform", "Kolmogorov-Smirnov", "lower"),
+        Metric("shapiro_w_median", "Shapiro-Wilk W of the predictions, median", "", None),
+        Metric("test_accuracy", "Test accuracy", "share of test rows", "higher"),
+        Metric("test_error", "Test error rate", "share of test rows", "lower"),
+        Metric("test_auc", "Area under the ROC curve", "", "higher"),
+        Metric("test_brier", "Brier score", "", "lower"),
+        Metric("test_ece", "Expected calibration error", "15 bins of confidence", "lower"),
+        Metric("test_kl_to_truth", "Divergence from the true density", NAT, "lower"),
+    )
+}
+
+
+def find_metric(name: str, recorded: Iterable[str] = ()) -> Metric:
+    """The metric of a name, with or without `test_`; UserError names the nearest of those known."""
+    recorded = list(recorded)
+    for full in (name, f"test_{name}"):
+        if full in METRICS:
+            return METRICS[full]
+        if full in recorded:
+            return Metric(full, full, "", None)
+    raise UserError(f"no metric '{name}'{did_you_mean(name, {*METRICS, *recorded})}")
+
+
+def unit_words(metric: Metric, classes: bool) -> str:
+    """The units, as they are for classes: probabilities have no others."""
+    if classes and metric.name.startswith("test_loglik"):
+        return f"{NAT}, log probability of the class"
+    return metric.units

@@ -1,0 +1,208 @@
+"""From records to a comparison: per row one set of data, per cell the records of exactly one config."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
+from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.tree import config_folders, options
+from dgpbench.errors import UserError
+from dgpbench.report.cells import SHAPIRO, Cell, by_split
+from dgpbench.report.metrics import Metric, find_metric, unit_words
+from dgpbench.report.own.fair import refuse
+from dgpbench.report.own.question import Asked, Question, ask
+from dgpbench.report.specs import CELL_FIELDS, Place, Spec
+from dgpbench.report.table import Table
+from dgpbench.store.differences import dataset_label
+from dgpbench.store.scan import Unit
+from dgpbench.sweep.state import timed
+
+DEFAULT_METRIC = "test_loglik"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table of plain runs with the configs of its cells and what was left out of it."""
+
+    table: Table
+    metric: Metric
+    configs: dict[tuple[str, str], dict]
+    words: tuple[str, ...]
+    notes: tuple[str, ...] = ()  # what was left out, and why
+
+    @property
+    def config_dirs(self) -> tuple[str, ...]:
+        return self.table.spec.config_dirs
+
+
+def compare(
+    words: Sequence[str],
+    units: Sequence[Unit],
+    *,
+    metric: str = DEFAULT_METRIC,
+    config_dirs: Sequence[str] = (),
+    against: str | None = None,
+    more: Sequence[str] = (),
+) -> Comparison:
+    """The comparison that `words` (as for `dgpbench sweep`) ask for, from these records.
+
+    `more` are words that the commands of missing runs need besides, such as paths.results=DIR.
+    """
+    question = ask(words, config_dirs)
+    chosen = find_metric(metric, {name for unit in units for name in unit.record["metrics"]})
+    by_data: dict[str, list[Unit]] = {}
+    for unit in units:
+        by_data.setdefault(unit.record["dataset"], []).append(unit)
+    if not question.rows:
+        question = ask([*words, f"dataset={','.join(_begun(question, by_data))}"], config_dirs)
+    rows = question.rows
+    columns, notes = _distinct(question, rows[0])
+    configs = {(row.label, column.label): question.config(row, column) for row in rows for column in columns}
+    refuse({column.label: configs[rows[0].label, column.label] for column in columns})
+    cells = {}
+    for row in rows:
+        found = {column: configs[row.label, column.label] for column in columns}
+        name = next(iter(found.values()))["dataset"]["name"]
+        keys, left_out = _keys(found, row, by_data.get(name, ()))
+        notes += left_out
+        for column, config in found.items():
+            place = _place(row, column, chosen, question, more)
+            units_of = [u for u in by_data.get(name, ()) if u.record["config_key"] == keys[column]]
+            cells[row.label, column.label] = _cell(question, place, config, keys[column], units_of)
+    classes = any(c["dataset"].get("task", "regression") != "regression" for c in configs.values())
+    spec = Spec(
+        name="comparison",
+        title=chosen.title,
+        units=unit_words(chosen, classes),
+        rows=tuple(row.label for row in rows),
+        columns=tuple(column.label for column in columns),
+        places={at: cell.place for at, cell in cells.items()},
+        bold="row" if chosen.better else "none",
+        minus_infinity=None,
+        baseline=_baseline(against, [column.label for column in columns]),
+        config_dirs=question.config_dirs,
+    )
+    return Comparison(Table(spec, cells, []), chosen, configs, tuple(words), tuple(notes))
+
+
+def _baseline(against: str | None, columns: Sequence[str]) -> str:
+    if against is not None and against not in columns:
+        raise UserError(f"--against {against} is no column{did_you_mean(against, columns)}")
+    return against or columns[0]
+
+
+def _begun(question: Question, by_data: dict[str, list[Unit]]) -> list[str]:
+    """The datasets of which one of the columns has records; own files only where they are named."""
+    configs = {column: question.config(None, column) for column in question.columns}
+    folders = config_folders(question.config_dirs)
+    found = []
+    for name in sorted(set(by_data) & set(options("dataset", folders)) - {"csv"}):
+        chosen = by_data[name][0].record["config"]["dataset"]
+        known = later_defaults("dataset") | {k: v for k, v in chosen.items() if k in DATA_FIELDS}
+        with_data = {column: config | {"dataset": known} for column, config in configs.items()}
+        if any(_keys(with_data, Asked(name, ()), by_data[name])[0].values()):
+            found.append(name)
+    if not found:
+        raise UserError("no runs of these; name the datasets too, dataset=boston,energy, and run them: --run")
+    return found
+
+
+def _distinct(question: Question, row: Asked) -> tuple[tuple[Asked, ...], list[str]]:
+    """Columns without those that would repeat another: settings that its model does not use."""
+    held: dict[str, Asked] = {}
+    notes = []
+    for column in question.columns:
+        key = config_key(question.config(row, column), "")
+        if key in held:
+            notes.append(f"{column.label} is the same run as {held[key].label}: shown once")
+        held.setdefault(key, column)
+    return tuple(held.values()), notes
+
+
+def _keys(
+    configs: dict[Asked, dict], row: Asked, units: Sequence[Unit]
+) -> tuple[dict[Asked, str | None], list[str]]:
+    """The config_key of each column that has records, all on the same data; notes on what that leaves out."""
+    held = {
+        unit.record["config_key"] for unit in units if _same_file(unit.record, next(iter(configs.values())))
+    }
+    by_hash: dict[str, dict[Asked, str]] = {}
+    for data_hash in {unit.record["data_hash"] for unit in units if unit.record["data_hash"]}:
+        for column, config in configs.items():
+            for key in _possible(config, data_hash, units):
+                if key in held:
+                    by_hash.setdefault(data_hash, {}).setdefault(column, key)
+    if not by_hash:
+        return dict.fromkeys(configs), []
+    stated = next(iter(configs.values()))["dataset"].get("data_sha256")
+    latest = {h: max(u.record["finished"] for u in units if u.record["data_hash"] == h) for h in by_hash}
+    best = max(by_hash, key=lambda h: (h == stated, len(by_hash[h]), latest[h]))
+    others = len(by_hash) - 1
+    notes = [f"{row.label}: runs on other data of this name are left out (data {best[:8]} taken)"]
+    return {column: by_hash[best].get(column) for column in configs}, notes if others else []
+
+
+def _same_file(record: dict, config: dict) -> bool:
+    """Whether a record of the user's own file is of the file that the config names."""
+    if record["dataset"] != "csv":
+        return True
+    named = {"dataset": "csv", "config": config}
+    return dataset_label(record) == dataset_label(named)
+
+
+def _possible(config: dict, data_hash: str, units: Sequence[Unit]) -> list[str]:
+    """The keys a config may have; under a time budget one for each machine that ran it, most done first."""
+    if not timed(config):
+        return [config_key(config, data_hash)]
+    count: dict[str, int] = {}
+    for unit in units:
+        theirs = unit.record["config"]
+        if theirs["budget"]["seconds"] == config["budget"]["seconds"]:
+            machine = {name: theirs[name] for name in ("device", "threads")}
+            key = config_key(config | machine, data_hash)
+            count[key] = count.get(key, 0) + (unit.record["config_key"] == key)
+    return sorted(count, key=lambda key: -count[key])
+
+
+def _place(row: Asked, column: Asked, metric: Metric, question: Question, more: Sequence[str]) -> Place:
+    dataset = next(word for word in row.words if word.startswith("dataset="))
+    rest = [word for word in row.words if word != dataset]
+    seeds = [] if question.seeds == (0,) else [f"seed={','.join(map(str, question.seeds))}"]
+    fields = CELL_FIELDS | {
+        "dataset": dataset.partition("=")[2],
+        "overrides": (*column.words, *rest, *seeds, *more),
+        "metric": metric.name,
+        "better": metric.better or "higher",
+    }
+    return Place(row.label, column.label, **fields, config_dirs=question.config_dirs)
+
+
+def _cell(question: Question, place: Place, config: dict, key: str | None, units: Sequence[Unit]) -> Cell:
+    """Records into the cell. A split counts once all its seeds are done, with their mean."""
+    splits = question.splits_of(config)
+    kept = [u for u in units if u.record["split"] in splits and u.record["seed"] in question.seeds]
+    kept.sort(key=lambda u: (u.record["split"], u.record["seed"]))
+    cell = Cell(place, expected=len(splits), wanted=question.splits, config_key=key, units=kept)
+    cell.values, cell.failed, cell.lacking = by_split(kept, place)
+    cell.w = by_split(kept, None, SHAPIRO)[0]
+    if len(question.seeds) > 1:
+        done = {s: sum(u.record["split"] == s and u.record["status"] == "done" for u in kept) for s in splits}
+        cell.values = {s: v for s, v in cell.values.items() if done[s] == len(question.seeds)}
+    return cell
+
+
+def logarithms(comparison: Comparison) -> Table:
+    """The table that tests of differences take: of a metric with the data's scale, in logarithms."""
+    import math
+
+    table = comparison.table
+    if not comparison.metric.ratio:
+        return table
+    tiny = 1e-300
+    cells = {
+        at: replace(cell, values={s: math.log(max(v, tiny)) for s, v in cell.values.items()})
+        for at, cell in table.cells.items()
+    }
+    return replace(table, cells=cells)

@@ -1,0 +1,131 @@
+"""What each layer of a deep GP of one input gives: bands over x of samples through the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from dgpbench.errors import UserError
+from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.own.run_picture import run_name
+from dgpbench.store import read
+from dgpbench.store.scan import Unit
+
+POINTS, SAMPLES, SEED = 150, 400, 0
+MOST_OUTPUTS = 3  # of one layer
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+COLUMNS = ("q05", "q25", "q50", "q75", "q95")
+NAMES = {"gp": "GP", "lv": "inputs with latent variable", "linear": "projection"}
+
+
+def has_layers(record: dict) -> bool:
+    """Whether a run has layers to draw: a GP model of one input."""
+    model = record["config"]["model"]
+    one = record["sizes"].get("inputs") == 1 and model.get("use_inputs", True)
+    return bool(one and model.get("layers") and record["status"] == "done")
+
+
+def layer_pictures(units: Sequence[Unit]) -> tuple[list[Picture], list[str]]:
+    """One picture for each run that has layers, and why there is none for the others."""
+    drawn, undrawn = [], []
+    for unit in units:
+        try:
+            drawn.append(layer_picture(unit))
+        except (Nothing, UserError) as error:
+            undrawn.append(f"layers of {run_name(unit.record)}: {error}")
+    return drawn, undrawn
+
+
+def layer_picture(unit: Unit) -> Picture:
+    """Panels from the first layer to the last; Nothing if the run is not a GP of one input."""
+    record = unit.record
+    if not has_layers(record):
+        raise Nothing("they are drawn of finished GP models of one input")
+    x, found = _samples_of(unit)
+    kinds = record["config"]["model"]["layers"]
+    parts = []
+    for i, values in enumerate(found):
+        for output in range(min(values.shape[2], MOST_OUTPUTS)):
+            bands = np.quantile(values[:, :, output], LEVELS, axis=0)
+            part = pd.DataFrame(
+                {f"q{round(100 * p):02d}": band for p, band in zip(LEVELS, bands, strict=True)}
+            )
+            parts.append(part.assign(layer=i + 1, kind=kinds[i], output=output, x=x))
+    data = pd.concat(parts, ignore_index=True)
+
+    def paint(figure, theme):
+        axes = panels(figure, 1, len(found), sharex=True)[0]
+        for i, place in enumerate(axes):
+            for output, part in data[data.layer == i + 1].groupby("output"):
+                colour = theme["colours"][output]
+                place.fill_between(part.x, part.q05, part.q95, color=colour, alpha=0.2, lw=0)
+                place.fill_between(part.x, part.q25, part.q75, color=colour, alpha=0.35, lw=0)
+                place.plot(part.x, part.q50, color=colour, lw=1.2)
+            place.set_title(f"{i + 1}: {NAMES.get(kinds[i], kinds[i])}", loc="left")
+            place.set_xlabel("x")
+        axes[0].set_ylabel("output of the layer")
+
+    notes = (
+        f"90 % and 50 % bands and median of {SAMPLES} samples at each x, from the first layer to the last; "
+        "inner layers in the model's own units, the last in standardised y",
+    )
+    title = f"Layers: {run_name(record)}"
+    return Picture(f"layers-{record['key'][:8]}", title, data, paint, (3.0 * len(found) + 0.6, 3.0), notes)
+
+
+def _samples_of(unit: Unit) -> tuple[np.ndarray, list[np.ndarray]]:
+    """x (G,) in original units over the training inputs, and samples (S, G, width) of each layer's output."""
+    from dgpbench.data import load_split
+    from dgpbench.models.base import create
+
+    config = unit.record["config"]
+    split = load_split(config, lambda text: None)
+    if split.data_hash != unit.record["data_hash"]:
+        raise Nothing("the data are not those it was trained on; fetch the dataset again")
+    model = create(config)
+    stored = read.parameters(unit)
+    model.load_parameters({name: v for name, v in stored.items() if not name.startswith("scaling/")})
+    X = np.linspace(split.X_train.min(), split.X_train.max(), POINTS)[:, None]
+    x = X[:, 0] * np.reshape(split.x_std, -1)[0] + np.reshape(split.x_mean, -1)[0]
+    return x, layer_samples(model, X, SAMPLES, SEED)
+
+
+def layer_samples(model, X: np.ndarray, samples: int, seed: int) -> list[np.ndarray]:
+    """Samples (S, G, width) of the output of each layer of a fitted GPModel at scaled inputs X (G, D).
+
+    A sample takes the same noise at all points: the bands are those of the marginals, and smooth in x.
+    """
+    import tensorflow as tf
+
+    from dgpbench.gp.deep_gp import walk
+    from dgpbench.gp.flow import Flow
+
+    gp, prepared, G = model.model, _prepared(model), len(X)
+    rng = np.random.default_rng(seed)
+    noise = tf.constant(rng.standard_normal((gp.noise_dim, samples)).repeat(G, axis=1))
+    w = [tf.reshape(noise[gp.noise_rows(i)], (gp.layers[i].dim, 1, -1)) for i in gp.latent]
+    columns = tf.constant(np.tile(X.T, (1, samples)))
+    steps = list(walk(gp, prepared, columns, Flow(noise, w, jitter=prepared.get("jitter"))))
+    layer, batch, H = steps[-1]
+    mean, var = layer.conditional(batch, H)
+    last = mean + tf.sqrt(tf.maximum(var, 0.0)) * rng.standard_normal((mean.shape[0], samples)).repeat(
+        G, axis=1
+    )
+    outputs = [H for _, _, H in steps[1:]] + [last]
+    return [out.numpy().reshape(-1, samples, G).transpose(1, 2, 0) for out in outputs]
+
+
+def _prepared(model) -> dict:
+    """The part of the model that does not depend on x; of a sampled posterior, its first draw."""
+    import tensorflow as tf
+
+    from dgpbench.gp.parameters import scope
+    from dgpbench.inference.base import Numerics
+
+    draws = scope(model.values, "draws")
+    values = {name: v for name, v in model.values.items() if not name.startswith("draws/")}
+    jitter = tf.constant(values.pop("jitter"))
+    tensors = {name: tf.constant(v) for name, v in (values | {n: v[0] for n, v in draws.items()}).items()}
+    return model.bound.prepare(tensors, Numerics(jitter), key=tf.constant([SEED, 0]))[0]

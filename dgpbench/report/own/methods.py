@@ -1,0 +1,108 @@
+"""Finished runs as they come, grouped into methods by datasets: what leaderboard and plots are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dgpbench.report.cells import Cell, by_split
+from dgpbench.report.metrics import Metric
+from dgpbench.report.own.fill import Comparison
+from dgpbench.report.specs import CELL_FIELDS, Place, Spec
+from dgpbench.report.table import Table
+from dgpbench.store.differences import dataset_label, differences
+from dgpbench.store.scan import Unit
+
+NAMES = ("model", "inference", "protocol")
+
+
+@dataclass
+class Method:
+    """Runs that differ in data, split and seed only."""
+
+    model: str
+    inference: str
+    protocol: str
+    settings: str
+    units: dict[str, list[Unit]] = field(default_factory=dict)  # by dataset
+
+    @property
+    def label(self) -> str:
+        return " ".join(part for part in (self.model, self.settings) if part)
+
+
+def is_trial(record: dict) -> bool:
+    """Whether a run served to choose settings: it has no test metrics and is compared with nothing."""
+    scored = record["config"].get("protocol", {}).get("evaluate", "test")
+    untested = record["status"] == "done" and not any(name[:5] == "test_" for name in record["metrics"])
+    return scored != "test" or untested
+
+
+def methods(units: Iterable[Unit]) -> list[Method]:
+    """Methods in the order of their names. Data of one name that are not the same go by their hash too."""
+    units = [unit for unit in units if not is_trial(unit.record)]
+    hashes: dict[str, set] = {}
+    for unit in units:
+        hashes.setdefault(dataset_label(unit.record), set()).add(unit.record["data_hash"])
+    found: dict[tuple, Method] = {}
+    known: dict[str, str] = {}  # settings by config_key
+    for unit in units:
+        record = unit.record
+        key = record["config_key"]
+        if key not in known:
+            known[key] = " ".join(word for word in differences(record) if not word.startswith("dataset."))
+        names = (*(record[name] for name in NAMES), known[key])
+        data = dataset_label(record)
+        if len(hashes[data]) > 1:
+            data = f"{data} ({(record['data_hash'] or 'unknown')[:4]})"
+        found.setdefault(names, Method(*names)).units.setdefault(data, []).append(unit)
+    return sorted(found.values(), key=lambda m: (m.protocol, m.model, m.inference, m.settings))
+
+
+def commonest_protocol(found: Sequence[Method]) -> str:
+    """The protocol with most units."""
+    count: dict[str, int] = {}
+    for method in found:
+        count[method.protocol] = count.get(method.protocol, 0) + sum(map(len, method.units.values()))
+    return max(count, key=lambda name: (count[name], name))
+
+
+def as_comparison(found: Sequence[Method], metric: Metric) -> Comparison:
+    """Methods of one protocol as a comparison: columns are methods, rows datasets with such a metric."""
+    labels = _distinct(found)
+    rows = sorted({data for method in found for data in method.units})
+    cells, configs = {}, {}
+    for row in rows:
+        for label, method in zip(labels, found, strict=True):
+            units = method.units.get(row, [])
+            place = Place(
+                row, label, **CELL_FIELDS | {"metric": metric.name, "better": metric.better or "higher"}
+            )
+            units = sorted(units, key=lambda u: (u.record["split"], u.record["seed"]))
+            cell = Cell(place, expected=len({u.record["split"] for u in units}), units=units)
+            cell.values, cell.failed, cell.lacking = by_split(units, place)
+            cells[row, label] = cell
+            if units:
+                configs[row, label] = units[0].record["config"]
+    rows = [row for row in rows if any(cells[row, label].values for label in labels)]
+    spec = Spec(
+        name="runs",
+        title=metric.title,
+        units=metric.units,
+        rows=tuple(rows),
+        columns=tuple(labels),
+        places={at: cell.place for at, cell in cells.items()},
+        minus_infinity=None,
+    )
+    return Comparison(
+        Table(spec, {at: c for at, c in cells.items() if at[0] in rows}, []), metric, configs, ()
+    )
+
+
+def _distinct(found: Sequence[Method]) -> list[str]:
+    """Labels; those that are equal are told apart by their inference."""
+    labels = [method.label for method in found]
+    return [
+        f"{label} {method.inference}" if labels.count(label) > 1 else label
+        for label, method in zip(labels, found, strict=True)
+    ]

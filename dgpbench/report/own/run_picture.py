@@ -1,0 +1,112 @@
+"""The picture of one run: panels of whatever its record and files allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dgpbench.errors import UserError
+from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.own import run_panels
+from dgpbench.store import read
+from dgpbench.store.differences import dataset_label
+from dgpbench.store.scan import Unit
+
+KINDS = ("curves", "predictions", "calibration", "reliability")
+
+
+@dataclass(frozen=True)
+class Panel:
+    kind: str  # of KINDS
+    paint: Callable  # (axes, theme) -> None
+
+
+def run_picture(unit: Unit, kinds: tuple[str, ...] = KINDS) -> Picture:
+    """Predicted against observed, intervals, PIT or reliability, and the training curve; Nothing if none."""
+    record = unit.record
+    columns, note = _predictions(unit)
+    found = [panel for panel in [*_over_x(unit), *_panels(record, columns)] if panel.kind in kinds]
+    if not found:
+        why = note or "nothing was kept of it that could be drawn"
+        raise Nothing(f"{run_name(record)}: {why}")
+    wide = 1 if len(found) == 1 else 2
+    high = -(-len(found) // wide)
+
+    def paint(figure, theme):
+        axes = panels(figure, high, wide)
+        for place, panel in zip(axes.flat, found, strict=False):
+            panel.paint(place, theme)
+        for place in axes.flat[len(found) :]:
+            place.set_visible(False)
+
+    data = (
+        pd.DataFrame(columns)
+        if columns
+        else pd.DataFrame(_trace(record), columns=["step", "seconds", "bound"])
+    )
+    notes = (note,) if note else ()
+    name = f"run-{record['key'][:8]}"
+    return Picture(name, run_name(record), data, paint, (5.0 * wide, 3.3 * high + 0.3), notes)
+
+
+def run_name(record: dict) -> str:
+    """'dgp2 on energy, split 3'."""
+    seed = f", seed {record['seed']}" if record["seed"] else ""
+    return f"{record['model']} on {dataset_label(record)}, split {record['split']}{seed}"
+
+
+def _trace(record: dict) -> list[list]:
+    return [line[:3] for line in record["training"].get("trace") or ()]
+
+
+def _predictions(unit: Unit) -> tuple[dict[str, np.ndarray], str]:
+    """Columns of the predictions, of several outputs the first; or none, and why."""
+    try:
+        columns = read.predictions(unit)
+    except UserError as error:
+        return {}, str(error)
+    if "output" not in columns or not columns["output"].any():
+        return columns, ""
+    first = columns["output"] == 0
+    return {name: values[first] for name, values in columns.items()}, "several outputs: the first is drawn"
+
+
+def _over_x(unit: Unit) -> list[Panel]:
+    """The predictions over x, where there is one input and draws were kept."""
+    if unit.record["sizes"].get("inputs") != 1:
+        return []
+    try:
+        kept = read.draws(unit)
+    except UserError:
+        return []
+    first = kept["output"] == 0
+    x, y, draws = kept["x"][first, 0], kept["y"][first], kept["draws"][first]
+    return [Panel("predictions", lambda axes, theme: run_panels.over_x(axes, x, y, draws, theme))]
+
+
+def _panels(record: dict, columns: dict[str, np.ndarray]) -> list[Panel]:
+    found = []
+    if "mean" in columns:
+        found.append(Panel("predictions", lambda axes, theme: run_panels.predicted(axes, columns, theme)))
+        if "q05" in columns:
+            found.append(Panel("predictions", lambda axes, theme: run_panels.intervals(axes, columns, theme)))
+    if "predicted" in columns:
+        found.append(
+            Panel(
+                "predictions",
+                lambda axes, theme: run_panels.confusion(axes, columns["y"], columns["predicted"], theme),
+            )
+        )
+    shares = run_panels.recorded_pit(record)
+    if "pit" in columns:
+        found.append(Panel("calibration", lambda axes, theme: run_panels.pit(axes, columns["pit"], theme)))
+    elif shares is not None:
+        found.append(Panel("calibration", lambda axes, theme: run_panels.bars(axes, shares, theme)))
+    if bins := record["details"].get("reliability"):
+        found.append(Panel("reliability", lambda axes, theme: run_panels.reliability(axes, bins, theme)))
+    if len(_trace(record)) > 1:
+        found.append(Panel("curves", lambda axes, theme: run_panels.curve(axes, _trace(record), theme)))
+    return found

@@ -1,0 +1,122 @@
+"""The papers' tables and figures, each table with the figures that belong to it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+
+from dgpbench.report import figures
+from dgpbench.report.calibration import calibration
+from dgpbench.report.compare import comparison
+from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.frontier import frontier
+from dgpbench.report.grid import Grid, Line
+from dgpbench.report.overview import overview
+from dgpbench.report.page.links import Links
+from dgpbench.report.render.html import render
+from dgpbench.report.significance import significance_grids
+from dgpbench.report.table import Table
+from dgpbench.report.views import side_by_side
+from dgpbench.store.scan import Unit
+
+DPI = 110
+HOW_TO_READ = (
+    "ours: splits done / expected. Click a column to sort by it; rest on or tap a cell for its reasons and "
+    "records.",
+    "Mean (standard error) over splits; bold where error bars overlap the best; italics where marginals are "
+    "not Gaussian; ? marks a doubtful reading of a damaged copy.",
+)
+
+
+def papers(
+    units: Sequence[Unit], tables: Sequence[Table], results: Path, links: Links
+) -> tuple[str, list[str]]:
+    """Overview, tables (open where the user has runs in them) and figures; and which could not be drawn."""
+    drawn, undrawn = _pictures(units, {t.spec.name: t for t in tables if not t.spec.chosen})
+    html = render(replace(overview(list(tables), results), notes=HOW_TO_READ))
+    for table in tables:
+        own = [p for p in drawn if figures.find(p.name).table == table.spec.name and not table.spec.chosen]
+        html += _table(table, own, links)
+    rest = [picture for picture in drawn if figures.find(picture.name).table is None]
+    inside = "".join(figure(picture, f"dgpbench figures {picture.name}") for picture in rest)
+    html += f'<details id="figures"><summary>Figures: {len(rest)}</summary>{inside}</details>' if rest else ""
+    return html + told("Figures not drawn", undrawn), undrawn
+
+
+def _pictures(units: Sequence[Unit], tables: dict[str, Table]) -> tuple[list[Picture], list[str]]:
+    drawn, undrawn = [], []
+    for name, spec in figures.figure_specs().items():
+        try:
+            drawn.append(figures.make(spec, units, (), tables))
+        except Nothing as nothing:
+            undrawn.append(f"{name}: {spec.title}: {nothing}")
+    return drawn, undrawn
+
+
+def _table(table: Table, pictures: Sequence[Picture], links: Links) -> str:
+    """One table in a fold: side by side, then what goes further, then its figures."""
+    name = "-".join((table.spec.name, *table.spec.chosen))
+    own = any(not unit.is_reference for cell in table.cells.values() for unit in cell.units)
+    begun = table.done or table.failed
+    state = f"ours {table.done} of {table.expected} splits" if begun else "no run"
+    summary = f"<summary><b>{escape(' '.join((table.spec.name, *table.spec.chosen)))}</b> "
+    summary += f"{escape(table.spec.title)} <small>{state}</small></summary>"
+    html = render(_prepared(side_by_side(table), name, links))
+    for title, grids in _further(table) if begun else ():
+        inside = "".join(render(replace(_prepared(g, name, links), missing=(), blocks=())) for g in grids)
+        html += f"<details><summary>{escape(title)}</summary>{inside}</details>"
+    html += "".join(figure(picture, f"dgpbench figures {picture.name}") for picture in pictures)
+    return f'<details class="paper" id="t-{escape(name)}"{" open" if own else ""}>{summary}{html}</details>'
+
+
+def _further(table: Table) -> list[tuple[str, list[Grid]]]:
+    compared = comparison(table)
+    found = [("Ours against published, cell by cell", [replace(compared, notes=compared.notes[:2])])]
+    if table.spec.ours == "records" and table.done:
+        found.append(("Paired tests", significance_grids(table)))
+        found.append(("Calibration", [calibration(table)]))
+        found.append(("Accuracy against training seconds", [frontier(table)]))
+    return found
+
+
+def _prepared(grid: Grid, name: str, links: Links) -> Grid:
+    """A grid whose id is its table's own, variants included, and whose links start at the page."""
+
+    def relative(line: Line) -> Line:
+        entries = (replace(e, links=tuple(map(links.relative, e.links))) for e in line.entries)
+        return replace(line, entries=tuple(entries))
+
+    own = grid.name.partition("-")[2] if "-" in grid.name else ""
+    blocks = tuple(_prepared(block, name, links) for block in grid.blocks)
+    full = f"{name}-{own}" if own else name
+    return replace(grid, name=full, lines=tuple(map(relative, grid.lines)), blocks=blocks)
+
+
+def figure(picture: Picture, command: str) -> str:
+    """A picture in light and dark with its notes and the command that draws it."""
+    images = ""
+    for theme in ("light", "dark"):
+        data = base64.b64encode(picture.image("png", theme, DPI)).decode()
+        alt = escape(picture.title)
+        width = round(picture.size[0] * DPI)
+        images += f'<img class="only-{theme}" width="{width}" alt="{alt}" src="data:image/png;base64,{data}">'
+    notes = "".join(f"<li>{escape(note)}</li>" for note in picture.notes)
+    drawn = f"<li><code>{escape(command)}</code></li>" if command else ""
+    return (
+        f'<figure class="picture" id="figure-{escape(picture.name)}"><div class="scroll">{images}</div>'
+        f"<figcaption>{escape(picture.title)}</figcaption>"
+        f'<ul class="notes">{notes}{drawn}</ul></figure>'
+    )
+
+
+def told(title: str, lines: Sequence[str]) -> str:
+    """Lines folded under a title with their number."""
+    if not lines:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return (
+        f"<details><summary>{escape(title)}: {len(lines)}</summary><ul class='notes'>{items}</ul></details>"
+    )

@@ -1,0 +1,116 @@
+"""Whether stored results agree with themselves: schema, keys, checksums, and metrics with predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from dgpbench.errors import UserError
+from dgpbench.evaluate import calibration, classes
+from dgpbench.store import read
+from dgpbench.store.layout import RECORD, unit_folders
+from dgpbench.store.read import PARAMS, PREDICTIONS
+from dgpbench.store.scan import Unit, reference_units, scan_own
+from dgpbench.store.trust import check_config, check_keys, code_packages
+
+TOLERANCE = 1e-6  # relative: predictions are stored in original units, metrics come from standardised ones
+
+
+def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> int:
+    """Report everything that does not agree; returns how many records were looked at."""
+    count = 0
+    for unit in scan_own(results, problem):
+        count += 1
+        for text in (*_record_problems(unit.record), *_place_problems(results, unit), *_files(unit)):
+            problem(f"{unit.path}: {text}")
+    for unit in reference_units(results, problem) if reference else ():
+        count += 1
+        for text in _record_problems(unit.record):
+            problem(f"{unit.path}: record {unit.record['key'][:8]}: {text}")
+    return count
+
+
+def _record_problems(record: dict) -> Iterator[str]:
+    """What is wrong with config and keys. A config that names code of others is not checked: that would take
+    a call of it."""
+    checks: list[tuple[Callable[..., None], dict]] = [(check_keys, record)]
+    if not code_packages([record["config"]]):
+        checks.append((check_config, record["config"]))
+    for check, subject in checks:
+        try:
+            check(subject)
+        except ValueError as error:
+            yield str(error)
+
+
+def _place_problems(results: Path, unit: Unit) -> Iterator[str]:
+    if unit.path not in [
+        folder / RECORD for folder in unit_folders(results, unit.record, unit.record["key"])
+    ]:
+        yield "it does not lie where its names and its key belong"
+
+
+def _files(unit: Unit) -> Iterator[str]:
+    """What is wrong with the companions: content, form, and metrics that do not follow from predictions."""
+    record = unit.record
+    if record["status"] == "done" and PARAMS not in record["files"]:
+        yield f"it is done, but has no {PARAMS}"
+    for name in record["files"]:
+        try:
+            if name == PARAMS:
+                read.parameters(unit)
+            elif name == PREDICTIONS:
+                yield from disagreements(record["metrics"], read.predictions(unit))
+            else:
+                read.draws(unit)
+        except UserError as error:
+            yield str(error)
+
+
+def disagreements(metrics: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
+    """Metrics that are not those of the stored predictions."""
+    try:
+        found = recompute(predictions)
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        yield f"{PREDICTIONS} gives no metrics ({type(error).__name__}: {error})"
+        return
+    for name, value in found.items():
+        stated = metrics.get(name)
+        if name not in metrics:
+            continue
+        same = stated is None if value is None else stated is not None and _close(stated, value, predictions)
+        if not same:
+            yield f"{name} is {stated}, but {PREDICTIONS} gives {value}"
+
+
+def recompute(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
+    """The metrics that follow from the stored predictions alone."""
+    if "predicted" in predictions:
+        return _of_classes(predictions)
+    y, mean = predictions["y"], predictions["mean"]
+    if not len(y):
+        raise ValueError("no rows")
+    found: dict[str, float | None] = {"test_rmse": float(np.sqrt(np.mean((y - mean) ** 2)))}
+    if "log_density" in predictions:  # of the row, over all its outputs
+        found["test_loglik"] = float(predictions["log_density"][predictions["output"] == 0].mean())
+    found["test_coverage95"] = calibration.coverage(predictions["pit"])
+    found["test_pit_ks"] = calibration.ks_distance(predictions["pit"])
+    found["shapiro_w_median"] = float(np.median(predictions["shapiro_w"]))
+    return found
+
+
+def _of_classes(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
+    count = sum(name.startswith("p_") for name in predictions)
+    probs = np.column_stack([predictions[f"p_{c}"] for c in range(count)])
+    y = predictions["y"].astype(int)
+    if not len(y) or y.min() < 0 or y.max() >= count:
+        raise ValueError("labels are not those of the probabilities")
+    return classes.scores(probs, y, classes.reliability(probs, y))
+
+
+def _close(stated: float, value: float, predictions: dict[str, np.ndarray]) -> bool:
+    y = predictions["y"]
+    rounding = 1e-12 * float(np.abs(y).max())  # of differences between large numbers
+    return bool(abs(stated - value) <= TOLERANCE * max(abs(stated), abs(value)) + rounding)

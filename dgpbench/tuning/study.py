@@ -1,0 +1,180 @@
+"""`tune`: trials on validation rows, the best of each split, and its refit on all training rows.
+
+A trial is a unit like those of a sweep, with `protocol.evaluate=validation`: test rows are neither scored nor
+used for scaling, and its key says so. Each split is tuned by itself: the training rows of one split hold test
+rows of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgpbench.config import compose, run_key
+from dgpbench.config.protocol import num_splits
+from dgpbench.errors import UserError
+from dgpbench.store.scan import Unit
+from dgpbench.sweep.launch import complete
+from dgpbench.sweep.plan import Plan
+from dgpbench.sweep.planner import plan_units, splits_of
+from dgpbench.tuning.samplers import Values, create
+from dgpbench.tuning.space import Space, parse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dgpbench.api.runs import Run
+
+VALIDATION = 0.1  # share of the training rows that a trial is scored on, unless protocol.validation is given
+OBJECTIVES = ("valid_loglik", "valid_loglik_kde")  # the second for models that only draw
+Complete = Callable[[Plan], list[Unit | None]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Values of the tuned settings on one split, and what came of them."""
+
+    number: int
+    split: int
+    values: Values
+    unit: Unit | None
+
+    @property
+    def status(self) -> str:
+        return "missing" if self.unit is None else self.unit.record["status"]
+
+    @property
+    def score(self) -> float | None:
+        """Mean validation log-likelihood, original units; None where the trial failed."""
+        if self.unit is None or self.status != "done":
+            return None
+        metrics = self.unit.record["metrics"]
+        return next((metrics[name] for name in OBJECTIVES if metrics.get(name) is not None), None)
+
+
+@dataclass
+class Study:
+    """A finished search: its trials, and the refit of each split's best."""
+
+    space: Space
+    trials: list[Trial] = field(default_factory=list)
+    refits: dict[int, Run] = field(default_factory=dict)  # by split
+
+    @property
+    def splits(self) -> list[int]:
+        return list(dict.fromkeys(trial.split for trial in self.trials))
+
+    def ranked(self, split: int) -> list[Trial]:
+        """Trials of a split, the best first; failed ones last."""
+        own = [trial for trial in self.trials if trial.split == split]
+        return sorted(own, key=lambda t: (t.score is None, -(t.score or 0.0), t.number))
+
+    def best(self, split: int | None = None) -> list[str]:
+        """Overrides of the best trial of a split (default: of the first one tuned)."""
+        ranked = self.ranked(self.splits[0] if split is None else split)
+        if ranked[0].score is None:
+            reason = ranked[0].unit.record["reason"] if ranked[0].unit else "it was not run"
+            raise UserError(f"no trial has a validation log-likelihood; the first ended so: {reason}")
+        return self.space.overrides(ranked[0].values)
+
+    def frame(self) -> pd.DataFrame:
+        """One row per trial: number, split, status, score, the tuned values as text."""
+        import pandas as pd
+
+        rows = [
+            {"trial": t.number, "split": t.split, "status": t.status, "valid_loglik": t.score}
+            | dict(zip(self.space.names, t.values, strict=True))
+            for t in self.trials
+        ]
+        return pd.DataFrame(rows)
+
+
+def tune(
+    *overrides: str,
+    trials: int = 20,
+    seed: int = 0,
+    sampler: str = "random",
+    config_dirs: Sequence[str | Path] = (),
+    quiet: bool = True,
+) -> Study:
+    """Search the settings given as ranges or lists, then train the best on all training rows.
+
+    "inference.adam.learning_rate=log(1e-3,1e-1)", "uniform(a,b)" and "int(a,b)" are ranges; a list is "a,b".
+    `split` is 0 unless given. `seed` is that of the search.
+    """
+    study = search(overrides, trials, seed, sampler, config_dirs, lambda plan: complete(plan, quiet=quiet))
+    return refit(study, config_dirs, lambda plan: complete(plan, quiet=quiet))
+
+
+def search(
+    overrides: Sequence[str],
+    trials: int,
+    seed: int,
+    sampler: str,
+    config_dirs: Sequence[str | Path],
+    run: Complete,
+) -> Study:
+    """The trials of every split, each run once; those that are done are read."""
+    if trials < 1 or seed < 0:
+        raise UserError("a search needs at least one trial and a seed of at least 0")
+    study = Study(parse(overrides, config_dirs))
+    space = study.space
+    splits = split_numbers(space, config_dirs)
+    samplers = {split: create(sampler, space, trials, seed) for split in splits}
+    number = dict.fromkeys(splits, 0)
+    while True:
+        asked = [(split, values) for split, one in samplers.items() for values in one.ask()]
+        if not asked:
+            return study
+        configs = [trial_config(space, values, config_dirs) for _, values in asked]
+        jobs = [(cfg, [split], [cfg["seed"]]) for cfg, (split, _) in zip(configs, asked, strict=True)]
+        names = [run_key(cfg | {"split": split}, "") for cfg, (split,), _ in jobs]  # equal ones run once
+        plan = plan_units(["tune", *overrides], jobs)
+        pairs = zip(plan.units, run(plan), strict=True)
+        units = {names[planned.config]: unit for planned, unit in pairs}
+        for (split, values), name in zip(asked, names, strict=True):
+            study.trials.append(Trial(number[split], split, values, units.get(name)))
+            number[split] += 1
+        for split, one in samplers.items():
+            count = sum(own == split for own, _ in asked)
+            last = [trial.score for trial in study.trials if trial.split == split]
+            one.tell(last[len(last) - count :])
+
+
+def refit(study: Study, config_dirs: Sequence[str | Path], run: Complete) -> Study:
+    """Train the best of each split on all its training rows, and evaluate it on the test rows."""
+    from dgpbench.api.runs import Run
+
+    jobs = []
+    for split in study.splits:
+        cfg = compose([*study.space.fixed, *study.best(split)], config_dirs)
+        names, count = ", ".join(study.space.names), len(study.ranked(split))
+        cfg["tuned"] = f"{names}: best of {count} by validation log-likelihood"
+        cfg["protocol"]["validation"] = 0.0
+        jobs.append((cfg, [split], [cfg["seed"]]))
+    plan = plan_units(["tune", *study.space.fixed], jobs)
+    units = run(plan)
+    for planned, unit in zip(plan.units, units, strict=True):
+        if unit is not None:
+            study.refits[planned.split] = Run(unit.record, unit.path)
+    return study
+
+
+def split_numbers(space: Space, config_dirs: Sequence[str | Path]) -> list[int]:
+    """The splits that are tuned, each by itself."""
+    cfg = compose(space.fixed, config_dirs)
+    if space.splits is None:
+        return list(range(num_splits(cfg["dataset"], cfg["protocol"])))
+    return list(splits_of(list(space.splits), cfg))
+
+
+def trial_config(space: Space, values: Values, config_dirs: Sequence[str | Path]) -> dict:
+    """The config of a trial: some training rows held out, and nothing but those scored."""
+    given = any(text.startswith("protocol.validation=") for text in space.fixed)
+    held_out = [] if given else [f"protocol.validation={VALIDATION}"]
+    chosen = [*space.fixed, *held_out, *space.overrides(values), "protocol.evaluate=validation"]
+    cfg = compose(chosen, config_dirs)
+    cfg["protocol"]["name"] += "-tune"  # a label: trials lie in folders of their own
+    return cfg

@@ -1,0 +1,200 @@
+"""Bad input, all in one table: one clear line that says what to do, exit code 2, no traceback."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from dgpbench import cli
+
+MODELS = """
+class NoConfig:
+    def __init__(self): ...
+
+
+class NoMethods:
+    def __init__(self, cfg): ...
+
+
+class Broken:
+    def __init__(self, cfg):
+        self.width = cfg["model"]["wdith"]
+
+
+class Fails(NoMethods):
+    def fit(self, split, run):
+        return 1 / 0
+
+    def predict(self, X, samples, seed): ...
+
+    def parameters(self):
+        return {}
+
+    def load_parameters(self, values): ...
+"""
+FILES = {
+    "own.csv": "a,b,y\n" + "\n".join(f"{i},{i * i % 7},{i % 5}.5" for i in range(30)) + "\n",
+    "comma.csv": "a;b;y\n" + "\n".join(f"{i},5;{i},25;{i},5" for i in range(9)) + "\n",
+    "bare.csv": "\n".join(f"{i},5;{i},25;{i},5" for i in range(9)) + "\n",
+    "text.csv": "a,y\n1,2\nx,3\n",
+    "gap.csv": "a,y\n1,2\n,3\n",
+    "nan.csv": "a,y\n1,2\nnan,3\n",
+    "short.csv": "a,b,y\n1,2,3\n4,5\n",
+    "twice.csv": "a,a,y\n1,2,3\n4,5,6\n",
+    "empty.csv": "",
+    "sheet.xlsx": "PK",
+    "damaged.csv.gz": "no gzip",
+    "no.parquet": "no parquet",
+    "models.py": MODELS,
+    "wrong_syntax.py": "def f(:\n",
+    "wrong_import.py": "\n1 / 0\n",
+    "conf/model/noconfig.yaml": "_target_: models.NoConfig\nname: noconfig\n",
+    "conf/model/nomethods.yaml": "_target_: models.NoMethods\nname: nomethods\n",
+    "conf/model/broken.yaml": "_target_: models.Broken\nname: broken\nwidth: 1\n",
+    "conf/model/syntax.yaml": "_target_: wrong_syntax.Model\nname: syntax\n",
+    "conf/model/raises.yaml": "_target_: wrong_import.Model\nname: raises\n",
+    "conf/model/absent.yaml": "_target_: not_there.Model\nname: absent\n",
+    "conf/model/fails.yaml": "_target_: models.Fails\nname: fails\n",
+    "shadow/model/dgp2.yaml": "name: dgp2\n",
+}
+CSV = "run model=linear dataset=csv dataset.path="
+OWN = "run --config-dir conf dataset=csv dataset.path=own.csv dataset.target=y model="
+TABLE = {  # command -> words of its one line
+    "rnu": "unknown command 'rnu'; did you mean 'run'?",
+    "run modle=dgp2": "unknown key 'modle'; did you mean 'model'?",
+    "run model=dgp22": "unknown model 'dgp22'; did you mean 'dgp2'?",
+    "run dataset=enrgy": "unknown dataset 'enrgy'; did you mean 'energy'?",
+    "run model": "cannot read 'model'; overrides are written name=value",
+    "run model=": "unknown model ''",
+    "run model=sgp,dgp2": "`dgpbench sweep model=sgp,dgp2` runs each of them",
+    "run split=range(0,3)": "`dgpbench sweep split=range(0,3)` runs each of them",
+    "run lr=0.1": "did you mean 'inference.adam.learning_rate'?",
+    "run inference.adam.lr=0.1": "did you mean 'inference.adam.learning_rate'?",
+    "run M=50": "did you mean 'model.num_inducing'?",
+    "run epochs=10": "did you mean 'budget.steps'? (one epoch is as many steps as",
+    "run batch_size=10": "did you mean 'inference.batch'?",
+    "run hydra/launcher=submitit_slurm": "use dgpbench's own launchers",
+    "run hydra.run.dir=x": "a setting of Hydra's own runner",
+    "run ~model": "cannot be deleted",
+    "run +model.x=1": "unknown key 'model.x'",
+    "run 'model.kernel=(a'": "cannot read",
+    "run --cfg hydra": "--cfg hydra is not allowed",
+    "run -m --force": "run -m is `dgpbench sweep`",
+    "run --lr 3": "unknown argument '--lr'; overrides are written lr=VALUE",
+    "run launcher=slurm": "use `dgpbench sweep launcher=slurm`",
+    "run split=20": "protocol clean has splits 0 to 19",
+    "run split=-1": "split must be a whole number at least 0",
+    "run seed=x": "seed must be a whole number",
+    "run budget.steps=0": "budget.steps must be a whole number at least 1, or null",
+    "run budget.steps=1.5": "budget.steps must be a whole number",
+    "run budget.steps=null budget.seconds=null": "the budget is empty",
+    "run inference.adam.learning_rate=-1": "must be a number above 0",
+    "run inference.adam.learning_rate=inf": "must be a number above 0",
+    "run model.num_inducing=0": "model.num_inducing must be a whole number at least 1",
+    "run model.kernel=rfb": "is no kernel; did you mean 'rbf'?",
+    "run model.layers=[gp,lv]": "the last layer must be gp",
+    "run model.layers=[]": "must be a list such as [gp,gp]",
+    "run precision=float16": "did you mean 'float64'?",
+    "run device=tpu": "one of auto, cpu, gpu",
+    "run protocol.train_fraction=1": "below 1",
+    "run protocol.evaluate=validation": "set protocol.validation",
+    "run protocol=matthews2016 dataset=step": "is for classification and dataset step is regression",
+    "run inference=iwvi": "needs an lv layer",
+    "run model=linear likelihood=student_t": "is for GP models",
+    "run model=linear dataset=step paths.results=/proc/x": "cannot write results in /proc/x",
+    "run model=linear dataset=step paths.results=own.csv": "cannot write results in own.csv",
+    "run --config-dir nowhere": "--config-dir nowhere is no folder",
+    "run --config-dir shadow": "is named like a built-in model; rename it",
+    f"{OWN}noconfig": "its __init__ must take the config, def __init__(self, cfg)",
+    f"{OWN}nomethods": "lacks fit, predict, parameters, load_parameters",
+    f"{OWN}broken": "KeyError: 'wdith' (models.py, line 12, in __init__)",
+    f"{OWN}syntax": "SyntaxError: invalid syntax (wrong_syntax.py, line 1)",
+    f"{OWN}raises": "ZeroDivisionError: division by zero (wrong_import.py, line 2",
+    f"{OWN}absent": "cannot be imported (No module named 'not_there')",
+    f"{CSV}none.csv dataset.target=y": "no such file",
+    f"{CSV}conf dataset.target=y": "is a folder",
+    f"{CSV}own.csv dataset.target=price": "dataset.target='price' is no column; allowed: a name (a, b, y)",
+    f"{CSV}text.csv dataset.target=y": "line 3, column 1 ('a') is 'x', not a number",
+    f"{CSV}gap.csv dataset.target=y": "line 3, column 1 ('a') is empty",
+    f"{CSV}nan.csv dataset.target=y": "NaN and infinite values are not allowed",
+    f"{CSV}short.csv dataset.target=y": "line 3: 2 columns where 3 are expected",
+    f"{CSV}twice.csv dataset.target=a": "two columns are called 'a'",
+    f"{CSV}empty.csv dataset.target=y": "is empty",
+    f"{CSV}sheet.xlsx dataset.target=y": "is a spreadsheet; save it as CSV",
+    f"{CSV}comma.csv dataset.target=y": "is '0,5', not a number; write decimals with a point",
+    f"{CSV}bare.csv dataset.target=2": "write decimals with a point",
+    f"{CSV}damaged.csv.gz dataset.target=y": "damaged gzip file",
+    f"{CSV}no.parquet dataset.target=y": "not a Parquet file",
+    "run dataset=csv": "dataset.path",
+    "sweep model=sgp model=dgp2": "'model' is given twice; list its values: model=a,b",
+    "sweep launcher=local,slurm": "one sweep has one launcher",
+    "sweep --retry never": "invalid choice: 'never'",
+    "tune model=sgp dataset=step": "nothing to tune",
+    "predict nowhere own.csv": "no run nowhere; give a run's folder",
+    "show status=dnoe": "no status 'dnoe'; did you mean 'done'?",
+    "show dataset": "is not of the form field=value",
+    "show --results nowhere": "no results folder nowhere",
+    "merge nowhere": "no folder nowhere",
+    "data show enrgy": "did you mean energy",
+    "rescore model=none": "no finished run",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    with gzip.open(folder / "fine.csv.gz", "wt") as file:
+        file.write(FILES["own.csv"])
+    return folder
+
+
+@pytest.fixture
+def here(place, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("DGPBENCH_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(str(place))
+
+
+def words(command: str) -> list[str]:
+    return [word.strip("'") for word in command.split()]
+
+
+def test_the_table_is_long_enough():
+    assert len(TABLE) >= 60
+
+
+@pytest.mark.parametrize("command", TABLE)
+def test_one_clear_line_and_exit_code_2(here, capsys, command):
+    code = cli.main(words(command))
+    error = capsys.readouterr().err.splitlines()
+    assert code == 2 and len(error) == 1, error
+    assert error[0].startswith("dgpbench: error: ") and TABLE[command] in error[0]
+
+
+def test_a_failing_model_names_its_line(here, capsys):
+    assert cli.main(words(f"{OWN}fails")) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "ZeroDivisionError: division by zero (models.py, line 17, in fit)" in last
+    assert Path(last.rpartition("record: ")[2]).is_file()
+
+
+@pytest.mark.parametrize(
+    "command", ["run --cfg", "run --cfg job", "run --cfg model=dgp4", "run -c job -cd conf +model=fails"]
+)
+def test_what_hydra_users_type_works(here, capsys, command):
+    assert cli.main(words(command)) == 0
+    name = {"model=dgp4": "dgp4", "+model=fails": "fails"}.get(command.split()[-1], "dgp2")
+    assert f"name: {name}\n" in capsys.readouterr().out
+
+
+def test_run_m_is_sweep_and_experiments_may_be_added(here, capsys):
+    assert cli.main(words("run -m model=linear dataset=step split=0,1 -q")) == 0
+    assert "2 done" in capsys.readouterr().out
+    assert cli.main(words("run --cfg +experiment=dsvi2017_sgp")) == 0
+    assert "experiment: dsvi2017_sgp" in capsys.readouterr().out

@@ -1,0 +1,89 @@
+"""`dgpbench predict`: new rows in, mean, sd, quantiles or class probabilities out."""
+
+import csv
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "api"))
+from own_files import regression, write_csv  # noqa: E402
+
+import dgpbench  # noqa: E402
+from dgpbench import cli  # noqa: E402
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("DGPBENCH_RESULTS", "DGPBENCH_DATASETS", "DGPBENCH_MIRROR"):
+        monkeypatch.delenv(name, raising=False)
+    write_csv(tmp_path / "own.csv", regression())
+    words = ("dataset=csv", "dataset.path=own.csv", "dataset.target=y", "dataset.drop=[z]", "model=linear")
+    return dgpbench.run(*words)
+
+
+def table(text: str) -> dict[str, np.ndarray]:
+    header, *rows = csv.reader(io.StringIO(text))
+    return {
+        name: np.array(column, float) for name, column in zip(header, zip(*rows, strict=True), strict=True)
+    }
+
+
+def predicted(capsys, *words: str) -> dict[str, np.ndarray]:
+    assert cli.main(["predict", *words]) == 0
+    return table(capsys.readouterr().out)
+
+
+def test_columns_go_by_name_in_any_order_with_others_beside_them(run, capsys, tmp_path):
+    new = regression(7, seed=5)
+    X = np.stack([new[name] for name in "abc"], 1)
+    expected = dgpbench.load(run).predict(X)
+    write_csv(tmp_path / "new.csv", {"c": new["c"], "id": range(7), "a": new["a"], "b": new["b"]})
+    for name in (run.key[:8], str(run.folder)):
+        found = predicted(capsys, name, "new.csv")
+        assert list(found) == ["mean", "sd", "q2.5", "q25", "q50", "q75", "q97.5"]
+        np.testing.assert_allclose(found["mean"], expected.mean, rtol=1e-9)
+        np.testing.assert_allclose(found["q97.5"], expected.quantiles[:, 4], rtol=1e-9)
+    (tmp_path / "bare.csv").write_text("\n".join(",".join(map(str, row)) for row in X) + "\n")
+    np.testing.assert_allclose(predicted(capsys, run.key[:8], "bare.csv")["sd"], expected.sd, rtol=1e-9)
+
+
+def test_parquet_levels_and_an_output_file(run, capsys, tmp_path):
+    import pandas as pd
+
+    new = regression(4, seed=6)
+    pd.DataFrame({name: new[name] for name in "cab"}).to_parquet("new.parquet")
+    words = (run.key[:8], "new.parquet", "--quantiles", "0.1,0.9", "-o", "out.csv")
+    assert cli.main(["predict", *words]) == 0
+    assert capsys.readouterr().out == "4 predictions: out.csv\n"
+    found = table((tmp_path / "out.csv").read_text())
+    X = np.stack([new[name] for name in "abc"], 1)
+    np.testing.assert_allclose(found["q90"], dgpbench.load(run).predict(X, (0.9,)).quantiles[:, 0], rtol=1e-9)
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize(
+    "text, options, words",
+    [
+        ("a,b\n1,2\n", (), "no column 'c', an input of this run"),
+        ("1,2\n", (), "has 2 columns, this run 3 inputs (a, b, c)"),
+        ("a,b,c\n1,2,x\n", (), "line 2, column 3 ('c') is 'x', not a number"),
+        ("a,b,c\n1,,3\n", (), "line 2, column 2 ('b') is empty"),
+        ("a,b,c\n", (), "has a header and no rows"),
+        ("", (), "new.csv is empty"),
+        (None, (), "new.csv: no such file"),
+        ("a,b,c\n1,2,3\n", ("--quantiles", "0,1"), "levels between 0 and 1"),
+        ("a,b,c\n1,2,3\n", ("--quantiles", "half"), "levels between 0 and 1"),
+        ("a,b,c\n1,2,3\n", ("-o", "."), "is a folder; give a file"),
+        ("a,b,c\n1,2,3\n", ("-o", "no/out.csv"), "no folder no"),
+    ],
+)
+def test_bad_files_are_one_line(run, capsys, tmp_path, text, options, words):
+    if text is not None:
+        (tmp_path / "new.csv").write_text(text)
+    assert cli.main(["predict", run.key[:8], "new.csv", *options]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and words in error

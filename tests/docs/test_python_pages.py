@@ -1,0 +1,26 @@
+"""The Python of docs/python.md and docs/tuning.md runs as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["python.md", "tuning.md"])
+def test_the_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("DGPBENCH_RESULTS", "DGPBENCH_DATASETS", "DGPBENCH_MIRROR"):
+        monkeypatch.delenv(name, raising=False)
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+    if page == "python.md":
+        assert names["run"].metrics["test_loglik"] is not None and names["probs"].shape == (60, 2)
+        assert len(names["table"]) == 6 and names["intervals"].shape == (60, 2)
+    else:
+        assert names["study"].refits[0].status == "done"

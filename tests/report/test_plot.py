@@ -1,0 +1,169 @@
+"""Pictures of runs: which runs a user's words name, and the numbers in the panels."""
+
+import numpy as np
+import pytest
+from report_units import plain_unit, write
+
+from dgpbench.cli import main
+from dgpbench.errors import UserError
+from dgpbench.report.figures.frontier import MOST_TICKS, second_ticks
+from dgpbench.report.figures.picture import THEMES, Nothing, columns_for
+from dgpbench.report.own import run_panels
+from dgpbench.report.own.choose import choose
+from dgpbench.report.own.plots import overview_pictures
+from dgpbench.report.own.run_picture import run_picture
+from dgpbench.store.scan import Unit
+from dgpbench.store.write import write_unit
+
+TRACE = [[1, 0.1, -50.0], [25, 0.6, -20.0], [40, 0.8, -12.0], [50, 1.0, -10.0]]
+
+
+def run(results, model="sgp", split=0, **fields) -> Unit:
+    rng = np.random.default_rng(split)
+    mean = np.sort(rng.normal(size=30))
+    table = {"row": np.arange(30), "output": np.zeros(30, np.int16), "y": mean + 0.1, "mean": mean}
+    table |= {
+        name: mean + shift for name, shift in (("q05", -1.0), ("q25", -0.2), ("q75", 0.2), ("q95", 1.0))
+    }
+    table["pit"] = np.linspace(0, 1, 30)
+    training = {"seconds": 1.0, "trace": TRACE, "steps": 50}
+    made = plain_unit(
+        [f"model={model}"], "energy", split, {"test_loglik": -1.0}, training=training, **fields
+    ).record
+    return write_unit(results, made, predictions=table)
+
+
+def test_a_run_goes_by_folder_record_key_or_filters(tmp_path):
+    first, second = run(tmp_path), run(tmp_path, split=1)
+    key = first.record["key"]
+    for words in ([str(first.folder)], [str(first.path)], [key[:8]], ["split=0", "dataset=energy"]):
+        (found,) = choose(words, tmp_path)
+        assert found.record["key"] == key and found.record["training"]["trace"]
+    assert {u.record["key"] for u in choose(["model=sgp"], tmp_path)} == {key, second.record["key"]}
+    for words, message in (
+        ([], "name a run"),
+        (["energy"], "'energy' is no run: give its folder"),
+        (["00000000"], "no run of .* matches 00000000"),
+        (["modl=sgp"], "no field 'modl' to filter by; did you mean 'model'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            choose(words, tmp_path)
+
+
+def axes():
+    from matplotlib.figure import Figure
+
+    return Figure().subplots()
+
+
+def test_panels_show_the_numbers_of_the_run():
+    theme = THEMES["light"]
+    columns = {"y": np.array([0.0, 1.0, 5.0]), "mean": np.array([0.0, 1.0, 2.0])}
+    columns |= {"q05": columns["mean"] - 1, "q95": columns["mean"] + 1}
+    columns |= {"q25": columns["mean"] - 0.5, "q75": columns["mean"] + 0.5}
+    place = axes()
+    assert run_panels.intervals(place, columns, theme) == pytest.approx(2 / 3)
+    assert "67% inside 90 %" in place.get_title(loc="left")
+    shares = run_panels.pit(axes(), np.array([0.01, 0.02, 0.51, 0.99]), theme)
+    assert shares[0] == 0.5 and shares[10] == 0.25 and shares[-1] == 0.25 and shares.sum() == 1
+    counts = run_panels.confusion(axes(), np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2]), theme)
+    assert counts.tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
+    place = axes()
+    run_panels.curve(place, TRACE, theme)
+    assert place.lines[0].get_ydata().tolist() == [-50.0, -20.0, -12.0, -10.0]
+    place = axes()
+    run_panels.over_x(
+        place, np.array([1.0, 0.0]), np.array([5.0, 6.0]), np.array([[1.0, 3.0], [0.0, 2.0]]), theme
+    )
+    assert place.lines[0].get_xydata().tolist() == [[0.0, 1.0], [1.0, 2.0]]  # medians in the order of x
+    assert len(run_panels.thin(10_000, 100)) == 100 and run_panels.thin(3, 100).tolist() == [0, 1, 2]
+
+
+def test_the_command_draws_one_run_and_several(tmp_path, capsys):
+    results, out = tmp_path / "results", tmp_path / "out"
+    first = run(results)
+    run(results, "dgp2", details={"pit_histogram": [0.1] * 10})
+    name = f"run-{first.record['key'][:8]}"
+    words = ["--results", str(results), "-o", str(out)]
+    assert main(["plot", first.record["key"][:8], *words]) == 0
+    assert f"{name}: " in capsys.readouterr().out
+    assert (out / f"figure-{name}.png").read_bytes()[:4] == b"\x89PNG"
+    lines = (out / f"figure-{name}.csv").read_text().splitlines()
+    assert lines[0].startswith("row,output,y,mean") and len(lines) == 31
+    assert main(["plot", "dataset=energy", "--kind", "curves,calibration", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "runs-curves: " in printed and "runs-calibration: " in printed and "run-" not in printed
+    assert main(["plot", "dataset=energy", "--kind", "reliability", *words]) == 2
+    assert "nothing could be drawn" in capsys.readouterr().err
+    assert main(["plot", "dataset=energy", "--kind", "curvs", *words]) == 2
+    assert "no kind 'curvs'; did you mean 'curves'?" in capsys.readouterr().err
+    assert main(["plot", "dataset=energy", "--results", str(results), "-o", str(first.path)]) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_a_run_without_files_says_why(tmp_path):
+    made = plain_unit(["model=linear"], "energy", 0, {"test_loglik": -1.0}).record
+    write(tmp_path, made)
+    with pytest.raises(Nothing, match="linear on energy, split 0: .* has no predictions.parquet"):
+        run_picture(choose(["model=linear"], tmp_path)[0])
+
+
+def test_what_does_not_fit_a_picture_is_said():
+    found = [
+        plain_unit(
+            ["model=sgp", f"model.num_inducing={m}"],
+            "energy",
+            0,
+            {"test_loglik": -1.0},
+            training={"seconds": 1.0},
+        )
+        for m in range(10, 20)
+    ]
+    pictures, left = overview_pictures(found, "own", ["seconds"])
+    assert [p.name for p in pictures] == ["own-seconds"] and pictures[0].data.model.nunique() == 8
+    assert left == ["left out: 2 of 10 methods (protocol clean is drawn)"]
+
+
+@pytest.mark.parametrize("low, high", [(0.3, 0.9), (1, 9), (0.02, 3000), (5, 6), (1e-3, 1e9), (850, 1900)])
+def test_ticks_of_seconds_are_few_and_round(low, high):
+    ticks = second_ticks(low, high)
+    assert 1 <= len(ticks) <= MOST_TICKS and all(low <= t <= high * 1.2 for t in ticks)
+    assert ticks == sorted(ticks) and all(float(f"{t:.0e}") == t for t in ticks)
+
+
+def test_panels_fill_rows_evenly():
+    assert [columns_for(n, 4) for n in (1, 4, 5, 6, 8, 9)] == [1, 4, 3, 3, 4, 3]
+
+
+def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
+    """Samples of the last layer have the mean and variance that the model predicts for f, those of the first
+    layer the moments of its conditional."""
+    from dgpbench.config import compose
+    from dgpbench.experiment import run_unit
+    from dgpbench.models.base import create
+    from dgpbench.report.own.layers import _prepared, has_layers, layer_picture, layer_samples
+    from dgpbench.store import read
+
+    paths = [f"paths.results={tmp_path / 'results'}", f"paths.datasets={tmp_path / 'datasets'}"]
+    words = ["dataset=bimodal", "dataset.n=120", "model=dgp2", "model.num_inducing=8", "budget.steps=40"]
+    cfg = compose([*words, *paths, "protocol.draws=20", "engine.xla=false", "precision=float64"])
+    unit, _ = run_unit(cfg)
+    assert has_layers(unit.record)
+    model = create(cfg)
+    model.load_parameters(read.parameters(unit))
+    X = np.linspace(-1, 1, 5)[:, None]
+    first, last = layer_samples(model, X, 20_000, 0)
+    assert first.shape == last.shape == (20_000, 5, 1)
+    layer, batch = model.model.layers[0], _prepared(model)["layer0"]
+    mean, var = (a.numpy()[0] for a in layer.conditional(batch, X.T))
+    error = 5 * np.sqrt(var / 20_000).max()
+    np.testing.assert_allclose(first.mean(0)[:, 0], mean, atol=error)
+    np.testing.assert_allclose(first.var(0)[:, 0], var, rtol=0.06)
+    predicted = model.predict(X, 4000, 1)
+    noise = float(model.values["likelihood/variance"])
+    total = predicted.mixture_sd()[:, 0] ** 2
+    error = 0.05 * np.sqrt(total.max())
+    np.testing.assert_allclose(last.mean(0)[:, 0], predicted.mixture_mean()[:, 0], atol=error)
+    np.testing.assert_allclose(last.var(0)[:, 0] + noise, total, rtol=0.1)
+    picture = layer_picture(unit)
+    assert picture.data.layer.nunique() == 2 and picture.image()[:4] == b"\x89PNG"
