@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.integrate import dblquad, quad
+from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm, t
 
 from dgpbench.config import compose
@@ -15,6 +15,7 @@ from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError
 from dgpbench.experiment import plan_lines
 from dgpbench.models.base import create
+from dgpbench.models.classics.lbfgs import maximise
 
 JITTER = 1e-6  # GPflow's
 TRUE = ["model.kernel_variance=1.3", "model.lengthscale=0.7", "model.likelihood_variance=0.05"]
@@ -30,9 +31,11 @@ def fit(name, X, Y, *overrides, steps=5, seconds=None, task="regression"):
     """A fitted model and what it says of its training."""
     model = create(compose([f"model={name}", *overrides]))
     split = Split.from_arrays(X, Y, task=task, n_classes=0 if task == "regression" else 2)
-    return model, model.fit(
-        split, RunContext("0" * 64, Path(), 0, steps, seconds, Silent(), lambda text: None)
-    )
+    return model, model.fit(split, context(steps, seconds))
+
+
+def context(steps, seconds=None):
+    return RunContext("0" * 64, Path(), 0, steps, seconds, Silent(), lambda text: None)
 
 
 def kernel(v, A, B):
@@ -88,23 +91,24 @@ def test_evidence_and_predictions_are_the_closed_forms(name):
 
 @pytest.mark.parametrize("name", ["sgpr", "fitc"])
 def test_inducing_points_at_all_inputs_give_the_exact_gp(name):
-    X, Y = data()
+    X = np.linspace(-2, 2, 10)[:, None]
+    held = at_true() | {"X": X, "Y": np.sin(2.5 * X), "Z": X, "kernel/rbf/lengthscales": np.asarray(0.3)}
     exact, sparse = (create(compose([f"model={each}", "model.ard=false"])) for each in ("gpr", name))
-    held = {"X": X, "Y": Y, "Z": X, **at_true()}
     exact.load_parameters(held)
     sparse.load_parameters(held)
-    assert -float(sparse.model.training_loss()) == pytest.approx(evidence("gpr", held), abs=2e-3)
+    assert -float(sparse.model.training_loss()) == pytest.approx(evidence("gpr", held), abs=3e-4)
     X2 = np.linspace(-3, 3, 7)[:, None]
     ours, theirs = sparse.predict(X2, 1, 0), exact.predict(X2, 1, 0)
-    assert np.allclose(ours.mean, theirs.mean, atol=1e-4) and np.allclose(ours.var, theirs.var, atol=1e-4)
+    assert np.allclose(ours.mean, theirs.mean, atol=2e-5) and np.allclose(ours.var, theirs.var, atol=2e-5)
 
 
 def test_the_full_variational_gp_reaches_the_exact_one():
     X, Y = data(12)
-    exact = evidence("gpr", {"X": X, "Y": Y, **at_true()})
+    v = {"X": X, "Y": Y, **at_true()}
+    exact = evidence("gpr", v | {"likelihood/variance": v["likelihood/variance"] + JITTER})
     model, trained = fit("vgp", X, Y, *TRUE, "model.frozen_steps=1000", steps=1000)
     assert trained["converged"] and exact - 1e-2 < trained["evidence"] < exact + 1e-6
-    mean, var = prediction("gpr", {"X": X, "Y": Y, **at_true()}, X + 0.1)
+    mean, var = prediction("gpr", v, X + 0.1)
     out = model.predict(X + 0.1, 1, 0)
     assert np.allclose(out.mean[0, :, 0], mean, atol=2e-2) and np.allclose(out.var[0, :, 0], var, atol=2e-2)
 
@@ -124,23 +128,31 @@ def test_a_frozen_phase_moves_inducing_inputs_only():
 
 
 def test_vfe_stays_at_the_exact_optimum_and_fitc_leaves_it():
-    """Matthews 4.5.1: start at the exact optimum with Z = X."""
-    X, Y = data(40, seed=3)
+    """Matthews 4.5.1: start at the exact optimum with Z = X; FITC gains evidence and loses on new rows."""
+    X, Y = data(40)
     exact, trained = fit("gpr", X, Y, steps=200)
-    v = exact.values
-    start = [
-        f"model.kernel_variance={v['kernel/rbf/variance']}",
-        f"model.lengthscale={v['kernel/rbf/lengthscales'][0]}",
-        f"model.likelihood_variance={v['likelihood/variance']}",
-        "model.num_inducing=40",
-    ]
-    vfe, of_vfe = fit("sgpr", X, Y, *start, steps=200)
-    assert trained["converged"] and of_vfe["evidence"] == pytest.approx(trained["evidence"], abs=1e-2)
-    for name in ("kernel/rbf/variance", "kernel/rbf/lengthscales", "likelihood/variance"):
-        assert np.allclose(vfe.values[name], v[name], rtol=2e-2)
-    fitc, of_fitc = fit("fitc", X, Y, *start, steps=200)
-    assert of_fitc["evidence"] > trained["evidence"] + 1.0  # no bound: it passes the exact evidence
-    assert fitc.values["likelihood/variance"] < 0.9 * v["likelihood/variance"]
+    assert trained["converged"]
+    start = exact.values
+    models, found = {"gpr": exact}, {}
+    for name in ("sgpr", "fitc"):
+        models[name] = model = create(compose([f"model={name}"]))
+        model.load_parameters(start | {"Z": X})
+        found[name] = maximise(model.model, context(300))
+        rbf, noise = model.model.kernel, model.model.likelihood.variance.numpy()
+        new = (rbf.variance.numpy(), rbf.lengthscales.numpy(), noise)
+        model.load_parameters(start | model.own_values() | dict(zip(at_true(), new, strict=True)))
+    assert found["sgpr"]["evidence"] == pytest.approx(trained["evidence"], abs=1e-3)
+    for name in at_true():
+        assert np.allclose(models["sgpr"].values[name], start[name], rtol=1e-3)
+    assert found["fitc"]["evidence"] > trained["evidence"] + 1.0  # no bound: it passes the exact evidence
+    assert models["fitc"].values["likelihood/variance"] < 0.8 * start["likelihood/variance"]
+    X2, Y2 = data(200, seed=100)
+    score = {name: held_out(model.predict(X2, 1, 0), Y2) for name, model in models.items()}
+    assert score["fitc"] < score["gpr"] - 0.1 and score["sgpr"] == pytest.approx(score["gpr"], abs=1e-3)
+
+
+def held_out(out, Y):
+    return norm.logpdf(Y, out.mean[0], np.sqrt(out.var[0])).mean()
 
 
 def test_every_part_of_a_composed_kernel_is_trained_and_kept():
@@ -169,13 +181,13 @@ def test_two_labels_against_the_integral():
     """p(y) of two correlated probits by quadrature: the bound lies just below, the probabilities agree."""
     X, Y = np.array([[0.0], [0.5]]), np.array([[1.0], [1.0]])
     overrides = ["model.frozen_steps=200", "model.kernel_variance=4", "model.lengthscale=1"]
-    model, trained = fit("vgp", X, Y, *overrides, "likelihood.epsilon=0.001", steps=200, task="binary")
+    model, trained = fit("vgp", X, Y, *overrides, steps=200, task="binary")
     v = model.values
-    prior = multivariate_normal(np.zeros(2), kernel(v, X, X))
-    link = lambda f: 0.001 + 0.998 * norm.cdf(f)  # noqa: E731
-    joint = dblquad(lambda a, b: link(a) * link(b) * prior.pdf([a, b]), -12, 12, -12, 12, epsabs=1e-6)[0]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(100)
+    F = np.linalg.cholesky(kernel(v, X, X)) @ np.stack(np.meshgrid(nodes, nodes)).reshape(2, -1)
+    w, (a, b) = np.outer(weights, weights).ravel() / weights.sum() ** 2, 0.001 + 0.998 * norm.cdf(F)
+    joint, new = np.sum(w * a * b), np.sum(w * a * a * b)
     assert np.log(joint) - 0.1 < trained["evidence"] < np.log(joint)
-    new = dblquad(lambda a, b: link(a) ** 2 * link(b) * prior.pdf([a, b]), -12, 12, -12, 12, epsabs=1e-6)[0]
     assert model.predict(X[:1], 1, 0).probs[0, 1] == pytest.approx(new / joint, abs=0.02)
 
 
