@@ -56,7 +56,11 @@ def copy_unit(results: str | Path, unit: Unit) -> tuple[Unit, bool]:
 
     def copying(name: str) -> Callable:
         def copy(out) -> None:
-            with os.fdopen(open_regular(unit.folder / named[name].get("name", name)), "rb") as file:
+            try:
+                source = open_regular(unit.folder / named[name].get("name", name))
+            except FileNotFoundError as error:
+                raise ValueError(f"{error.filename} is missing") from None
+            with os.fdopen(source, "rb") as file:
                 shutil.copyfileobj(file, out)
 
         return copy

@@ -15,7 +15,7 @@ from dgpbench.experiment import rescore, run_unit
 from dgpbench.gp import likelihoods
 from dgpbench.models.base import create
 from dgpbench.models.prediction import sampled_moments
-from dgpbench.store import summary
+from dgpbench.store.differences import differences
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(60, 2)
@@ -136,7 +136,7 @@ def test_density_and_draws_of_a_fitted_model(tmp_path, name, monkeypatch):
     """A single layer: both follow from the moments of f, by dense quadrature."""
     model, cfg = fitted(tmp_path, name, "model=sgp")
     split = split_of(name)
-    mean, var, _ = sampled_moments(model.bound, model._members[0], split.X_test, 1, tf.constant([0, 0]))
+    mean, var, *_ = sampled_moments(model.bound, model._members[0], split.X_test, 1, tf.constant([0, 0]))
     p = {key: value.numpy() for key, value in model._members[0]["likelihood"].items()}
     scales = [v for key, v in p.items() if key != "edges"]
     monkeypatch.setattr(tools, "SCALE", float(scales[0]) if scales else 1.0)
@@ -173,7 +173,7 @@ def test_class_probabilities_of_a_fitted_model(tmp_path, name, kind):
     probs = model.predict(test, 2000, 0).probs
     np.testing.assert_allclose(probs.sum(1), 1.0, atol=1e-12)
     S = 4000
-    mean, var, _ = sampled_moments(model.bound, model._members[0], test, S, tf.constant([7, 7]))
+    mean, var, *_ = sampled_moments(model.bound, model._members[0], test, S, tf.constant([7, 7]))
     f = mean.numpy() + np.sqrt(np.maximum(var.numpy(), 0)) * np.random.RandomState(1).randn(*mean.shape)
     f = f.reshape(len(f), S, 10)
     if name == "bernoulli":
@@ -202,7 +202,7 @@ def test_latent_variables_under_other_likelihoods(tmp_path, name, kind):
         return np.testing.assert_allclose(model.predict(split.X_test, 200, 0).probs.sum(1), 1.0, atol=1e-12)
     x, y, S = split.X_test[:5], split.Y_test[:5], 1000
     log_p = special.logsumexp(terms := model.log_density(x, y, 500, 0), 0)
-    mean, var, _ = sampled_moments(model.bound, model._members[0], x, S, tf.constant([3, 3]))
+    mean, var, *_ = sampled_moments(model.bound, model._members[0], x, S, tf.constant([3, 3]))
     f = mean.numpy()[0] + np.sqrt(np.maximum(var.numpy()[0], 0)) * np.random.RandomState(0).randn(5 * S)
     tiled = tf.constant(np.tile(y[:, 0], S))
     each = model.model.likelihood.log_prob(model._members[0]["likelihood"], tf.constant(f), tiled).numpy()
@@ -227,8 +227,14 @@ def test_a_unit_of_levels_from_file_to_record(tmp_path):
 
 def test_records_of_two_likelihoods_are_told_apart():
     """In `dgpbench show`; a config from before there were likelihoods counts as auto."""
-    names = {"dataset": "energy", "model": "dgp2", "inference": "dsvi", "protocol": "clean", "data_hash": "0"}
-    old = compose([])
+    old, other = compose([]), compose(["likelihood=student_t"])
     del old["likelihood"]
-    records = {"a": names | {"config": old}, "b": names | {"config": compose(["likelihood=student_t"])}}
-    assert summary._variants(records) == {"a": "likelihood=auto", "b": "likelihood=student_t"}
+    names = {
+        "dataset": "energy",
+        "model": "dgp2",
+        "inference": "fast",
+        "protocol": "clean",
+        "experiment": None,
+    }
+    found = [differences(names | {"config": config}) for config in (old, other)]
+    assert found == [[], ["likelihood=student_t"]]
