@@ -75,6 +75,7 @@ def test_dgp_with_vanishing_inner_variance_is_the_sgp():
     assert float(ours) == pytest.approx(float(theirs), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_dsvi_bound_is_unbiased():
     """A 1-D two-layer model: the mean over samples lies within 3 standard errors of quadrature."""
     rng = np.random.RandomState(4)

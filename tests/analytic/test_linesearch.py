@@ -93,6 +93,7 @@ def _run(trainer, steps, start=0):
     return trainer.run(start, np.zeros((steps, 0), np.int32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_natural_step_found_is_the_best_of_a_grid(name):
     """By brute force over gamma, from bounds that do not come from the trainer."""
@@ -125,6 +126,7 @@ def test_natural_parameters_need_one_step_of_size_one():
     assert _run(trainer, 1, 1)["bound_last"] == pytest.approx(best[2], abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["gradient", "adam", "lbfgs"])
 def test_ordinary_directions_rise_towards_the_optimum(direction):
     """Every step is uphill; L-BFGS comes close to SGPR's bound, the others less so."""
@@ -137,6 +139,7 @@ def test_ordinary_directions_rise_towards_the_optimum(direction):
     assert 0.0 < gap < {"gradient": 0.3, "adam": 0.3, "lbfgs": 0.02}[direction]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["natural", "adam", "lbfgs"])
 def test_restored_search_goes_on_as_if_never_stopped(direction):
     trainer, _ = _trainer(direction, "meanvar_sqrt")

@@ -126,6 +126,7 @@ def test_how_far_float32_strays():
     assert 1e-6 < _relative_error(single, reference) < 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimiser", ["adam", "ngd_adam"])
 def test_mixed_training_ends_at_the_float64_bound(optimiser):
     """Common noise: the same 1000 steps end within a small fraction of the bound's own step-to-step noise."""

@@ -130,6 +130,7 @@ def test_float32_follows_float64(name, tmp_path):
     assert same(double, mixed)
 
 
+@pytest.mark.slow
 def test_xla_gives_the_same_numbers(tmp_path):
     plain, _ = fit(tmp_path / "a", "model=cvae_50", steps=20)
     compiled, _ = fit(tmp_path / "b", "model=cvae_50", "engine.xla=true", steps=20)

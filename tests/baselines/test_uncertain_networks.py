@@ -56,6 +56,7 @@ def test_masks_drop_units_and_scale_the_others():
     assert abs(np.mean(np.random.RandomState(0).randn(100_000) > ndtri(0.3)) - 0.7) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [ENSEMBLE, DROPOUT])
 def test_gradients(network):
     assert max(gradient_errors(network, random_values(network), *data(network))) < 1e-7

@@ -10,6 +10,7 @@ def findings(check):
     return [(status, name) for status, name, _ in doctor._guarded(check)]
 
 
+@pytest.mark.slow
 def test_self_check_and_exit_code(tmp_path):
     done = dgpbench("doctor", cwd=tmp_path)
     lines = done.stdout.splitlines()

@@ -53,6 +53,7 @@ print([name for name in ("tensorflow", "gpflow", "hydra", "pandas") if name in s
 """
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_found_without_tensorflow(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "DGPBENCH_CACHE": str(tmp_path / "cache")}
     words = ["run", "model=linear", "dataset=heteroscedastic", "dataset.n=60", "-q"]

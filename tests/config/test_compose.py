@@ -238,6 +238,7 @@ def test_config_dir_must_exist(tmp_path):
         config.compose([], [tmp_path / "none"])
 
 
+@pytest.mark.slow
 def test_every_option_composes_and_is_explained():
     folder = config.conf_dir()
     for group in tree.groups():

@@ -51,6 +51,7 @@ def test_models_are_found():
     assert {"gpr", "sgpr", "fitc", "vgp"} <= set(MODELS)
 
 
+@pytest.mark.slow
 def test_predictions_are_finite_mixtures(name):
     out = predict(fitted(name))
     assert out.kind == "mixture" and out.problem() is None

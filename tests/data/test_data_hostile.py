@@ -92,6 +92,7 @@ def test_sources_that_are_none_are_one_line(source):
         Entry.from_dict({"name": "mine", "sources": [source]})
 
 
+@pytest.mark.slow
 def test_what_nobody_vouches_for_is_pinned_on_first_use(tmp_path, paths, capsys):
     mirror = tmp_path / "mirror"
     (mirror / "h").mkdir(parents=True)

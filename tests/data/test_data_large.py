@@ -27,6 +27,7 @@ def peak():
     return measure
 
 
+@pytest.mark.slow
 def test_csv_is_streamed(peak, paths, tmp_path):
     block = "\n".join(",".join(f"{v:.4f}" for v in r) for r in np.random.RandomState(0).rand(1000, 20)) + "\n"
     with open(tmp_path / "big.csv", "w") as file:

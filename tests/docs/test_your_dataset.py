@@ -23,6 +23,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 def test_both_ways_have_the_same_numbers(folder):
     by_path, by_name, _ = docs_page.records(folder)
     assert (by_path["dataset"], by_name["dataset"]) == ("csv", "houses")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import numpy as np
@@ -36,6 +38,7 @@ print(sorted(seen))
 """
 
 
+@pytest.mark.slow
 def test_prediction_and_parameters_are_on_the_models_device():
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True)

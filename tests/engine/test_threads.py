@@ -15,6 +15,7 @@ print(tf.config.threading.get_intra_op_parallelism_threads(), used, later)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("threads", "inside", "pool"),
     [(2, True, 2), (2, False, 1), (8, False, 8)],  # many threads have not operations enough side by side

@@ -65,6 +65,7 @@ def test_bytes_are_a_record_or_a_value_error(content):
         pass
 
 
+@pytest.mark.slow
 @examples(400)
 @given(st.dictionaries(st.sampled_from([*FIELDS, "colour"]), values, min_size=1, max_size=3))
 def test_a_record_with_any_fields_can_be_shown_or_is_refused(tmp_path, capsys, fields):
@@ -83,6 +84,7 @@ def test_a_record_with_any_fields_can_be_shown_or_is_refused(tmp_path, capsys, f
     assert parse(dumps(record).encode()) == record
 
 
+@pytest.mark.slow
 @examples(200)
 @given(
     st.dictionaries(st.sampled_from(["key", "host", "pid", "started", "job", "token", "progress"]), values)

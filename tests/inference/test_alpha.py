@@ -142,6 +142,7 @@ def test_classes_against_sampling(name):
     assert found == pytest.approx(np.log(powers.mean()), abs=5 * error + 2e-3)
 
 
+@pytest.mark.slow
 def test_few_samples_bias_the_objective_downwards():
     """Mean over draws of the noise with 1, 10 and 100 samples, against 3000: the logarithm acts inside."""
     X, Y = data(15, D=2)
@@ -163,6 +164,7 @@ def test_few_samples_bias_the_objective_downwards():
     assert gaps[10] > 5 * found[10][1] and gaps[100] > -3 * (found[100][1] + error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, says",
     [

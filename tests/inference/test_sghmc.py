@@ -124,6 +124,7 @@ def test_potential_and_prior_are_those_of_numpy():
     assert float(found) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_hyperparameters_move_in_burn_in_only_and_the_scale_is_frozen_after():
     X, Y = data(30)
     words = [
@@ -156,6 +157,7 @@ def test_hyperparameters_move_in_burn_in_only_and_the_scale_is_frozen_after():
     assert trainer.draws(12) == {} and trainer.spec.update.incomplete(12)
 
 
+@pytest.mark.slow
 def test_blocks_and_checkpoints_do_not_matter_bitwise():
     X, Y = data(30)
     words = [

@@ -52,6 +52,7 @@ def test_optimal_bound_is_the_integral():
     assert ours == pytest.approx(exact_integrals(values, X, Y).sum() - kl(values, 1), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_more_importance_samples_tighten_the_bound_up_to_the_integral():
     """VI <= IW(1) = VI <= IW(2) <= ... -> optimal, each step beyond its Monte Carlo error."""
     _, X, Y, structure, values = lv_gp()
@@ -67,6 +68,7 @@ def test_more_importance_samples_tighten_the_bound_up_to_the_integral():
     assert se < 0.02 and limit - vi > 1.0  # the test could see a difference
 
 
+@pytest.mark.slow
 def test_iw_of_a_deep_model_tends_to_the_integral_given_the_inner_function():
     """LV-GP-GP: sum_n E_g log of the integral of exp(L_n(g, w)) p(w) dw, with g drawn on a grid of w."""
     rng = np.random.RandomState(3)
@@ -99,6 +101,7 @@ def test_iw_of_a_deep_model_tends_to_the_integral_given_the_inner_function():
     assert apart - limit > 6 * np.hypot(se, limit_se)  # K independent inner draws: not a bound of this model
 
 
+@pytest.mark.slow
 def test_no_bound_exceeds_the_log_marginal_likelihood():
     """Three points: log p(y) by a grid over all three latent variables; q(u) at the optimum of `optimal`."""
     rng, X, Y, structure, values = lv_gp(seed=5, N=3)

@@ -21,6 +21,7 @@ def exact(monkeypatch, made, X, Y, samples=400):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.05, 1e-4])
 @pytest.mark.parametrize("model", ["lv_gp", "lv_gp_gp", "lv_gp_gp_gp"])
 def test_curve_equals_all_layers(model, noise, monkeypatch):

@@ -31,6 +31,7 @@ def test_density_of_an_lv_gp_is_the_integral(noise):
     np.testing.assert_allclose(terms[0], exact, atol=0.02)
 
 
+@pytest.mark.slow
 def test_density_of_a_deep_model_is_the_mean_over_its_samples():
     """Where the noise is large, thousands of prior draws are good enough to compare with."""
     made, X, Y, _ = fit("model=lv_gp_gp", "inference=iwvi", "model.inner_q_scale=0.5")
@@ -55,6 +56,7 @@ def test_without_a_better_way_the_mixture_counts():
     assert plain.log_density(X, Y, 100, 0) is None
 
 
+@pytest.mark.slow
 def test_the_record_has_the_better_density(tmp_path):
     """bimodal data and little noise: the scores of a unit are those of log_density, not of the mixture."""
     from dgpbench.data import load_split

@@ -65,6 +65,7 @@ def test_fast_bound_and_gradient_equal_the_definition(case, form):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [3, 12])
 @pytest.mark.parametrize("mixing", ["model.inner_gps=2", "model.inner_gps=null"])
 def test_the_K_samples_have_the_joint_covariance_of_one_function(K, mixing):
@@ -115,6 +116,7 @@ def test_float32_draws_at_nearly_equal_inputs_are_one_draw(K, variance):
     np.testing.assert_allclose(draws / np.sqrt(variance), np.tile(eps[:1], (K, 1)), atol=0.2)
 
 
+@pytest.mark.slow
 def test_dreg_has_the_same_mean_and_less_noise():
     """Near the posterior, here about the prior, the ordinary gradient is mostly noise."""
     rng = np.random.RandomState(2)

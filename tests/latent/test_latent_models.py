@@ -174,6 +174,7 @@ def test_two_runs_are_equal_to_the_last_bit(bound):
         assert all(np.array_equal(first[name], again[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_xla_changes_nothing_but_rounding():
     args = ("model=lv_gp_gp", "inference=iwvi", "inference.importance_samples=2", "precision=float64")
     plain, compiled = fit(*args)[0].values, fit(*args, "engine.xla=true")[0].values

@@ -154,6 +154,7 @@ def _natural_ascent(model, raw, X, Y, steps, gamma):
     return float(bound), raw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, gamma", [("bernoulli", 1.0), ("bernoulli_plain", 1.0), ("student_t", 0.5)])
 def test_natural_gradients_reach_the_optimum_of_lbfgs(name, gamma):
     """q(u) alone, hyperparameters fixed: 40 natural steps against GPflow's SVGP under scipy's L-BFGS-B."""

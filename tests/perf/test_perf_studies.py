@@ -45,6 +45,7 @@ def test_the_rows_study_streams_what_is_computed(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())  # nothing is stored
 
 
+@pytest.mark.slow
 def test_evaluation_is_timed_with_and_without_metrics():
     small = [*SMALL, "dataset.n=500", "protocol.test_samples=3"]
     found = evaluation.measure(["dgp2"], 1, small, print)

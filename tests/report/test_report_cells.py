@@ -132,6 +132,7 @@ def test_an_experiment_that_does_not_exist_says_so_and_keeps_the_published_numbe
     assert (cell.published.value, cell.published.error) == (-2.47, 0.05)
 
 
+@pytest.mark.slow
 def test_scaled_metrics_and_halved_intervals():
     table = table_of([], "matthews4.3")
     cell = table.cells["thyroid", "KL"]

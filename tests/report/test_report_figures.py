@@ -149,6 +149,7 @@ def test_calibration_curve_cumulates_the_mean_histogram():
     assert list(frame.splits.unique()) == [2]
 
 
+@pytest.mark.slow
 def test_the_command_writes_png_pdf_and_the_data(tmp_path, capsys):
     results, out = tmp_path / "results", tmp_path / "figures"
     letters_run(results)

@@ -44,6 +44,7 @@ def run(capsys, *words):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_first_command_shows_ours_beside_the_published(capsys):
     out = run(capsys, "--results", ROOT / "results")
     assert "5.1" in out and "ustyuzhaninov1" in out
@@ -207,6 +208,7 @@ def digest(*parts):
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_ten_thousand_records_in_under_five_seconds_without_tensorflow(tmp_path):
     """8 datasets x 7 models x 20 splits, the rest variants with another M."""
     datasets, found = specs.load("S7").rows, []

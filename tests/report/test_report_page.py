@@ -84,6 +84,7 @@ def text(out) -> str:
     return (out / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_it_is_one_file_that_loads_nothing(text):
     page = Page(text)
     assert "default-src 'none'" in text

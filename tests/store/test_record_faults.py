@@ -69,6 +69,7 @@ def prepared(templates, place, replaces):
     return place / "results"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_fault_at_any_operation(tmp_path, templates, name, kind):

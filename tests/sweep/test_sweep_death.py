@@ -10,6 +10,7 @@ from sweep_tools import data, misbehaving, records, started, status
 from dgpbench.engine.checkpoint import NAME
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM])
 def test_running_units_outlive_the_death_of_their_sweep(tmp_path, death):
     units = misbehaving("model.deed=steps", "model.on_split=0", "split=0", "seed=0,1", "launcher.workers=2")

@@ -24,6 +24,7 @@ ENDS = {
 LIMITS = ["launcher.timeout=0.08", "launcher.memory=0.6", "launcher.grace=1", "launcher.retries=0"]
 
 
+@pytest.mark.slow
 def test_the_end_of_a_unit_is_in_its_record_and_stops_no_other(tmp_path):
     done = sweep(tmp_path, *misbehaving(f"model.deed={','.join(ENDS)}", "split=0,1", *LIMITS))
     assert done.returncode == 1, done.stderr
@@ -51,6 +52,7 @@ def test_show_failed_names_reason_and_log(tmp_path):
     assert "about to fail" in log and "1 inputs" not in log and "2 inputs" in log
 
 
+@pytest.mark.slow
 def test_retry_modes(tmp_path):
     mark = tmp_path / "mark"
     options = misbehaving("model.deed=fail", "split=0,1", f"model.mark={mark}")
@@ -132,6 +134,7 @@ def test_workers_end_when_the_sweep_is_killed_and_status_sees_it(tmp_path):
     assert "3 to run" in sweep(tmp_path, *slow, "--dry-run").stderr
 
 
+@pytest.mark.slow
 def test_a_unit_that_runs_elsewhere_is_waited_for_and_taken_up_when_let_go(tmp_path):
     mark = tmp_path / "mark"
     words = misbehaving("split=0,1", "model.seconds=3", f"model.mark={mark}", "launcher.workers=2")

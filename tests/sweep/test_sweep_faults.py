@@ -10,6 +10,7 @@ from dgpbench.store import read
 from dgpbench.store.scan import scan
 
 
+@pytest.mark.slow
 def test_eight_sweeps_of_the_same_units_at_once(tmp_path):
     mark = tmp_path / "mark"
     words = command("sweep", *data(tmp_path), *misbehaving("split=range(12)", f"model.mark={mark}"))
@@ -44,6 +45,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a process may still be ending in it
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_sweep_and_loses_nothing(tmp_path, small_disk):
     write_data(tmp_path, rows=1000)
     words = ["model=linear", "protocol.draws=500", f"paths.results={small_disk}"]
@@ -78,6 +80,7 @@ time.time = lambda: 2 * began - real() - 86400  # runs backwards, and is a day l
 """
 
 
+@pytest.mark.slow
 def test_a_clock_that_goes_backwards(tmp_path):
     (tmp_path / "clock").mkdir()
     (tmp_path / "clock/sitecustomize.py").write_text(BACKWARDS)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from dgpbench.sweep import lease as leasing
 
 KEY = "ab" * 32
@@ -95,6 +97,7 @@ def _race(results, barrier, wins) -> None:
     barrier.wait()  # all have tried while all are alive
 
 
+@pytest.mark.slow
 def test_eight_at_once_and_one_wins(tmp_path):
     context = multiprocessing.get_context("fork")
     for _ in range(20):

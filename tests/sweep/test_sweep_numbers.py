@@ -1,6 +1,7 @@
 """Units that share a process, TensorFlow and compiled steps have the numbers of units that have their own."""
 
 import numpy as np
+import pytest
 from sweep_tools import GP, data, dgpbench, records, sweep
 
 from dgpbench.store import read
@@ -14,6 +15,7 @@ def parameters(folder, split, seed):
     return read.parameters(unit)
 
 
+@pytest.mark.slow
 def test_numbers_equal_those_of_fresh_processes(tmp_path):
     shared, fresh = tmp_path / "shared", tmp_path / "fresh"
     shared.mkdir()

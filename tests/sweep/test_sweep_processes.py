@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import psutil
+import pytest
 from sweep_tools import command, data, dgpbench, environment, misbehaving, records, status, sweep
 
 NO_START = """
@@ -34,6 +35,7 @@ def test_files_beside_a_users_model_do_not_hide_the_standard_library(tmp_path):
     assert [record["status"] for record in records(tmp_path).values()] == ["done"] * 3
 
 
+@pytest.mark.slow
 def test_what_a_model_starts_ends_with_its_unit(tmp_path):
     words = [
         "model.deed=spawn,wander,crowd",
@@ -76,6 +78,7 @@ def test_a_reader_that_goes_away_does_not_stop_a_sweep(tmp_path):
     assert len(records(tmp_path)) == 3
 
 
+@pytest.mark.slow
 def test_a_run_that_crashes_leaves_a_record(tmp_path):
     words = ["run", *data(tmp_path), *misbehaving("model.on_split=0")]
     for deed, status_, reason in (
@@ -93,6 +96,7 @@ def test_a_run_that_crashes_leaves_a_record(tmp_path):
     assert exits.returncode == 3
 
 
+@pytest.mark.slow
 def test_a_signal_reaches_the_run(tmp_path):
     import signal
     import time
@@ -112,6 +116,7 @@ def test_a_signal_reaches_the_run(tmp_path):
             os.unlink(path)
 
 
+@pytest.mark.slow
 def test_a_log_that_is_a_link_is_not_followed(tmp_path):
     words = misbehaving("split=0,1,2", "launcher.workers=1")
     assert sweep(tmp_path, *words).returncode == 0

@@ -75,6 +75,7 @@ def test_one_plan_holds_the_units_of_all_lines_once(tmp_path, monkeypatch):
     assert {cfg["threads"] for cfg in plan.configs} == {1}
 
 
+@pytest.mark.slow
 def test_records_are_published_and_what_is_published_is_not_run_again(tmp_path):
     write_data(tmp_path)
     cells(tmp_path, line(tmp_path, "a", "model=linear", "split=0,1"))
@@ -93,6 +94,7 @@ def test_records_are_published_and_what_is_published_is_not_run_again(tmp_path):
     assert [f.name[:6] for f in (tmp_path / "other").glob("csv/*/*/*")] == ["split2"]
 
 
+@pytest.mark.slow
 def test_a_budget_stops_and_the_same_command_goes_on(tmp_path):
     write_data(tmp_path)
     long = ["model=sgp", "model.num_inducing=5", "budget.steps=9000000", "engine.block_seconds=0.1"]
