@@ -4,6 +4,8 @@ import docs_page
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PAGE = "your_dataset.md"
 
 
@@ -23,7 +25,6 @@ def folder(tmp_path_factory):
     return place
 
 
-@pytest.mark.slow
 def test_both_ways_have_the_same_numbers(folder):
     by_path, by_name, _ = docs_page.records(folder)
     assert (by_path["dataset"], by_name["dataset"]) == ("csv", "houses")

@@ -6,6 +6,8 @@ import docs_page
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PAGE = "your_model.md"
 
 
@@ -26,7 +28,6 @@ def test_fifty_lines():
     assert max(len(line) for text in found.values() for line in text.splitlines()) <= 110
 
 
-@pytest.mark.slow
 def test_record_equals_direct_computation(folder):
     first, second = docs_page.records(folder)
     assert (first["split"], second["split"]) == (0, 1)

@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import sys
 from dgpbench.cli import main
+
+pytestmark = pytest.mark.slow
 print(main(sys.argv[1:]), [name for name in ("tensorflow", "gpflow") if name in sys.modules], file=sys.stderr)
 """
 VOID = ("meta", "br", "img", "link", "input")
@@ -84,7 +86,6 @@ def text(out) -> str:
     return (out / "index.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_it_is_one_file_that_loads_nothing(text):
     page = Page(text)
     assert "default-src 'none'" in text

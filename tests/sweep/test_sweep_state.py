@@ -38,7 +38,8 @@ def test_status_counts_per_dataset_and_model_with_reasons(swept):
     assert lines[1] == ["dataset", "model", "done", "failed"]
     assert lines[2] == ["csv", "linear", "3", "."] and lines[3] == ["csv", "stub_fail", "2", "1"]
     assert "6 units: 5 done, 1 failed" in done.stdout and done.returncode == 1
-    failed = r"failed: stub_fail csv split 1: RuntimeError: no luck today \(sweep_stub.py, line \d+, in _fail\) \[results"
+    place = r"\(sweep_stub.py, line \d+, in _fail\)"
+    failed = rf"failed: stub_fail csv split 1: RuntimeError: no luck today {place} \[results"
     assert re.search(failed, done.stdout)
     listed = dgpbench(swept, "status", "--list").stdout
     assert "5 done, 1 failed" in listed and "model=linear,stub_fail" in listed
