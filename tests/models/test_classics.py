@@ -127,6 +127,7 @@ def test_a_frozen_phase_moves_inducing_inputs_only():
     assert trained["steps"] == 6 and not np.allclose(after.values["likelihood/variance"], 0.05)
 
 
+@pytest.mark.slow
 def test_vfe_stays_at_the_exact_optimum_and_fitc_leaves_it():
     """Matthews 4.5.1: start at the exact optimum with Z = X; FITC gains evidence and loses on new rows."""
     X, Y = data(40)

@@ -49,8 +49,8 @@ def _theirs(kernel: Kernel, values: Values, dims: tuple[int, ...] | None) -> Any
         inner = kernel.dims if dims is None else tuple(dims[d] for d in kernel.dims)
         return _theirs(kernel.kernel, values, inner)
     if isinstance(kernel, Combination):
-        kind = gpflow.kernels.Sum if isinstance(kernel, Sum) else gpflow.kernels.Product
-        return kind([_theirs(part, values, dims) for part in kernel.parts])
+        join = gpflow.kernels.Sum if isinstance(kernel, Sum) else gpflow.kernels.Product
+        return join([_theirs(part, values, dims) for part in kernel.parts])
     name = str(kernel)
     if not isinstance(kernel, Part) or name not in ALL:
         raise UserError(f"GPflow has no kernel {name}; it has {', '.join(ALL)}, their sums and products")
