@@ -1,9 +1,11 @@
 """The one exception that means "the user can fix this": one clear line, exit code 2, no traceback."""
 
 import errno
+import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
+TRACED = re.compile(r'File "([^"]+)", line (\d+), in ([\w<>]+)')  # TensorFlow tells places in traced code so
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 DISK_FAULTS = (*NO_SPACE, errno.EROFS, errno.EIO, errno.ESTALE)  # true of the machine, not of what runs on it
@@ -45,20 +47,32 @@ class RunFailed(Exception):
         self.run = run
 
 
+def message(error: BaseException) -> str:
+    """An error's text in one line. TensorFlow puts a traceback before the text of an error in traced code."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
+    if lines[0] == "in user code:":
+        return lines[-1].removeprefix(f"{type(error).__name__}: ")
+    return lines[0]
+
+
 def in_user_file(error: BaseException) -> str:
     """' (mine.py, line 12, in fit)': the last place of an error in a file of the user's own; '' if none is.
 
     Files of this package and of installed ones are not the user's.
     """
-    place, trace = "", error.__traceback__
+    places, trace = [], error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        path = Path(code.co_filename)
-        inside = PACKAGE in path.parents or {"site-packages", "dist-packages"} & set(path.parts)
-        if path.is_file() and not inside and not _standard(path):
-            place = f" ({path.name}, line {trace.tb_lineno}, in {code.co_name})"
+        places.append((code.co_filename, trace.tb_lineno, code.co_name))
         trace = trace.tb_next
-    return place
+    places += TRACED.findall(str(error))
+    own = [(name, line, where) for name, line, where in places if _is_users(Path(name))]
+    return f" ({Path(own[-1][0]).name}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
+
+
+def _is_users(path: Path) -> bool:
+    inside = PACKAGE in path.parents or {"site-packages", "dist-packages"} & set(path.parts)
+    return path.is_file() and not inside and not _standard(path)
 
 
 def _standard(path: Path) -> bool:

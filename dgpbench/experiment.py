@@ -18,7 +18,7 @@ from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform
 from dgpbench.engine.context import RunContext, Silent
-from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault, in_user_file
+from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault, in_user_file, message
 from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
@@ -111,7 +111,7 @@ def _same_folder() -> Iterator[None]:
 def _failure(error: Exception) -> dict:
     kind = type(error).__name__
     status = "oom" if kind in OUT_OF_MEMORY else "failed"
-    reason = f"{kind}: {(str(error).splitlines() or ['no message'])[0]}{in_user_file(error)}"
+    reason = f"{kind}: {message(error)}{in_user_file(error)}"
     return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
 
 
