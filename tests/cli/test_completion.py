@@ -51,7 +51,7 @@ def command(tmp_path):
         ("dgpbench completion z", " =:", ["zsh"]),
         ("dgpbench run nothing=", " =:", [""]),
         ("dgpbench run model.kernel=matern1", " =:", ["matern12"]),
-        ("dgpbench sweep model=sgp,sg", " =:", ["sgp,sgp500"]),
+        ("dgpbench sweep model=sgp,sg", " =:", ["sgp,sgp500", "sgp,sgpr"]),
         ("dgpbench compare --metric test_r", " =:", ["test_rmse", "test_rmse_std"]),
         ("dgpbench figures 3.5", " =:", ["3.5", "3.5-steps"]),
     ],

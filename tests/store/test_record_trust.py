@@ -88,13 +88,13 @@ def test_targets_that_are_not_models_of_ours(theirs, capsys, target):
 
 
 def test_a_package_that_the_user_names_is_allowed(theirs, tmp_path, capsys):
-    (tmp_path / "their_models.py").write_text(
+    (tmp_path / "somebodys_models.py").write_text(
         "from dgpbench.models.baselines.linear import BayesianLinear\nclass Mine(BayesianLinear): pass\n"
     )
-    forge(theirs, lambda record: record["config"]["model"].update(_target_="their_models.Mine"))
-    assert main(["merge", str(theirs), "--allow", "their_models"]) == 0
+    forge(theirs, lambda record: record["config"]["model"].update(_target_="somebodys_models.Mine"))
+    assert main(["merge", str(theirs), "--allow", "somebodys_models"]) == 0
     assert main(["merge", str(theirs), "--allow", "their"]) == 1
-    assert main(["rescore"]) == 1 and main(["rescore", "--allow", "their_models"]) == 0
+    assert main(["rescore"]) == 1 and main(["rescore", "--allow", "somebodys_models"]) == 0
     assert main(["verify"]) == 0
 
 
