@@ -102,7 +102,7 @@ TABLE = {  # command -> words of its one line
     "run protocol=matthews2016 dataset=step": "is for classification and dataset step is regression",
     "run inference=iwvi": "needs an lv layer",
     "run model=linear likelihood=student_t": "is for GP models",
-    "run model=linear dataset=step paths.results=/proc/x": "cannot make the results folder /proc/x; choose another folder",
+    "run model=linear dataset=step paths.results=/proc/x": "results folder /proc/x; choose another",
     "run model=linear dataset=step paths.results=own.csv": "cannot write results in own.csv",
     "run --config-dir nowhere": "--config-dir nowhere is no folder",
     "run --config-dir shadow": "is named like a built-in model; rename it",

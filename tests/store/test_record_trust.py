@@ -93,7 +93,7 @@ def test_a_package_that_the_user_names_is_allowed(theirs, tmp_path, capsys):
     )
     forge(theirs, lambda record: record["config"]["model"].update(_target_="somebodys_models.Mine"))
     assert main(["merge", str(theirs), "--allow", "somebodys_models"]) == 0
-    assert main(["merge", str(theirs), "--allow", "their"]) == 1
+    assert main(["merge", str(theirs), "--allow", "somebodys"]) == 1
     assert main(["rescore"]) == 1 and main(["rescore", "--allow", "somebodys_models"]) == 0
     assert main(["verify"]) == 0
 
