@@ -141,6 +141,7 @@ def test_wrapped_refuses(unit, overrides, message, monkeypatch):
 TINY = ("model.num_inducing=5", "budget.steps=5", "protocol.test_samples=8", "engine.xla=false")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "overrides"), [("linear", ()), ("dgp2", TINY)])
 def test_predictions_equal_those_of_a_run(unit, model, overrides):
     cfg = unit(f"model={model}", "seed=1", *overrides)

@@ -118,6 +118,7 @@ def test_natural_step_found_is_the_best_of_a_grid(name):
     assert bound(found["step_size"]) == pytest.approx(found["bound_last"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_natural_parameters_need_one_step_of_size_one():
     """The Gaussian case of figure 3.2; afterwards there is nothing left to find."""
     trainer, (*_, best) = _trainer("natural", "natural")

@@ -178,6 +178,7 @@ def test_load_takes_a_unit_as_sweeps_and_scans_have_it(place):
     assert dgpbench.load(Unit(run.record, run.path)).config == run.config
 
 
+@pytest.mark.slow
 def test_compare_is_the_mean_of_the_records(place):
     write_csv(place / "own.csv", regression())
     words = (*CSV, "dataset.target=y", "model=linear,knn", "split=0,1")

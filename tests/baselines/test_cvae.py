@@ -45,6 +45,7 @@ def test_bound_at_fixed_noise_equals_numpy(hidden, P, L):
     np.testing.assert_allclose(terms(network, values, X, Y, noise), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_expected_bound_equals_quadrature_and_stays_below_the_log_marginal():
     network = ConditionalVAE(dim=2, hidden=(4,), variance=0.2)
     values = random_values(network)

@@ -63,6 +63,7 @@ def test_predictions_are_finite_mixtures(name):
         assert out.num_components == 1 or out.log_weights is not None
 
 
+@pytest.mark.slow
 def test_predictions_depend_on_seed_only(name):
     model = fitted(name)
     assert same(predict(model), predict(model))
@@ -96,6 +97,7 @@ def test_one_seed_one_result_whatever_the_blocks(name):
     assert all(np.array_equal(a[key], other[key]) for key in a) == (not is_random(name))
 
 
+@pytest.mark.slow
 def test_a_unit_is_recorded_then_skipped_then_forced(name, tmp_path):
     cfg = unit_config(tmp_path, name)
     unit, was_done = run_unit(cfg)

@@ -34,6 +34,7 @@ def test_line_search_in_a_record(tmp_path):
     assert unit.record["training"]["cpu_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_fixed_hyperparameters_stay_as_they_start(tmp_path):
     start, _ = run_unit(config(tmp_path / "a", "model=sgp", *TINY, "budget.steps=3"))
     for name, words in {"search": SEARCH, "adam": ("inference.hyperparameters=fixed",)}.items():

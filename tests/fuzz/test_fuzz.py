@@ -156,6 +156,7 @@ rows = st.lists(st.lists(cells, min_size=1, max_size=4).map(",".join), max_size=
 PROTOCOL = compose(["protocol=clean"])["protocol"]
 
 
+@pytest.mark.slow
 @examples(300)
 @given(text=rows | st.text(max_size=200), again=st.integers(0, 6))
 def test_any_text_is_a_table_or_one_line(tmp_path, text, again):

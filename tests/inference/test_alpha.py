@@ -89,6 +89,7 @@ def test_the_cavity_against_its_definition():
             np.testing.assert_allclose(cavities[i].mean[p], mean, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "bernoulli", "student_t", "poisson", "beta", "gamma"])
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
 def test_the_integral_of_a_power_and_its_gradient_by_quadrature(name, alpha):

@@ -117,6 +117,7 @@ def test_a_zero_mean_function_starts_where_the_next_inducing_inputs_stand():
     np.testing.assert_array_equal(GlobalInducing(model).initial(values)["layer0/q_mu"].T, values["layer1/Z"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 def test_gradient_against_finite_differences(mixed):
     """On one key; with and without GPs that are mixed."""

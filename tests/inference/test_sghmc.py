@@ -180,6 +180,7 @@ def test_blocks_and_checkpoints_do_not_matter_bitwise():
     assert all(np.array_equal(a, parts.state()[name]) for name, a in whole.state().items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, says",
     [

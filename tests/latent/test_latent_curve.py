@@ -41,6 +41,7 @@ def test_curve_equals_all_layers(model, noise, monkeypatch):
     np.testing.assert_allclose(log_mean_exp(terms), log_mean_exp(expected), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_rough_curve_is_not_used(monkeypatch):
     """A short lengthscale in w: no spline through so few nodes is right, and the numbers are still right."""
     made, X, Y, _ = fit("model=lv_gp_gp", "inference=iwvi")

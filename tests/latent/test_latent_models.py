@@ -71,6 +71,7 @@ def test_free_q_starts_at_what_a_line_leaves():
     assert np.corrcoef(values["layer0/local/mean"][:, 0], side[:, 0])[0, 1] > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lv_gp", "gp_lv_gp"])
 def test_predictions_average_over_the_prior_of_w(name):
     """Mean and variance of the mixture against NumPy draws of w and of the inner layer."""
@@ -91,6 +92,7 @@ def test_predictions_average_over_the_prior_of_w(name):
         assert predictive.mixture_sd()[n, 0] ** 2 == pytest.approx(y_var, rel=0.05)
 
 
+@pytest.mark.slow
 def test_mixed_outputs_are_correlated_in_prediction():
     """Given w: y ~ N(P m, P diag(v) P^T + noise); the mixture over f has that covariance and density."""
     made, X, _, _ = fit("model=cde", "model.output_gps=2", "model.latent_scale=0", P=3)
@@ -133,6 +135,7 @@ def test_posterior_draws_of_w_have_the_exact_density():
         assert draws[:, n].std() == pytest.approx(sd, rel=0.15)
 
 
+@pytest.mark.slow
 def test_posterior_draws_under_quadrature_and_messages():
     made, X, Y, result = fit("model=cde", "inference=optimal")
     draws = made.posterior_latents(X[:3], Y[:3], 20, 0)

@@ -131,6 +131,7 @@ def test_targets_without_levels_are_refused(y):
         scale_targets(np.reshape(y, (-1, 1)), np.arange(3), "train", {"name": "ordinal", "rescale": False})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["student_t", "beta", "ordinal", "poisson", "gamma"])
 def test_density_and_draws_of_a_fitted_model(tmp_path, name, monkeypatch):
     """A single layer: both follow from the moments of f, by dense quadrature."""
@@ -162,6 +163,7 @@ def test_density_and_draws_of_a_fitted_model(tmp_path, name, monkeypatch):
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, kind",
     [("bernoulli", "dgp2"), ("bernoulli_logit", "sgp"), ("robustmax", "dgp2"), ("softmax", "dgp2")],
@@ -191,6 +193,7 @@ def test_class_probabilities_of_a_fitted_model(tmp_path, name, kind):
     np.testing.assert_array_equal(again.predict(test, 50, 1).probs, model.predict(test, 50, 1).probs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, kind", [("robustmax", "lv_gp_gp"), ("poisson", "lv_gp"), ("ordinal", "lv_gp")]
 )

@@ -43,6 +43,7 @@ def test_scoring_and_compiling_are_not_training_time():
     assert watch.curve.points[-1] == [31, 3.0, 1.0]
 
 
+@pytest.mark.slow
 def test_the_score_is_the_metric_of_a_run(tmp_path, monkeypatch):
     """A run of as many steps as the last score has the same test log-likelihood in its record."""
     from dgpbench.config import compose

@@ -29,6 +29,7 @@ def test_growth_tables_and_picture(tmp_path):
     assert (tmp_path / "x.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_the_rows_study_streams_what_is_computed(tmp_path, monkeypatch):
     """A streamed run of computed rows: its steps are counted, its minibatches the rows of the split."""
     from dgpbench.data.split import Split

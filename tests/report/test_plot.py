@@ -79,6 +79,7 @@ def test_panels_show_the_numbers_of_the_run():
     assert len(run_panels.thin(10_000, 100)) == 100 and run_panels.thin(3, 100).tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_the_command_draws_one_run_and_several(tmp_path, capsys):
     results, out = tmp_path / "results", tmp_path / "out"
     first = run(results)

@@ -205,6 +205,7 @@ def test_the_own_table_of_the_docs(tmp_path):
     assert table.variants == []
 
 
+@pytest.mark.slow
 def test_every_spec_names_things_that_can_be_had():
     """Published cells exist where a spec names them; its baseline and footers are columns and rules."""
     for name in specs.names():

@@ -28,6 +28,7 @@ def heart(split, metrics, details):
     return unit("matthews2016_sgp8", "statlog-heart", split, metrics, overrides=HEART, details=details)
 
 
+@pytest.mark.slow
 def test_ours_beside_published():
     """Published 0.42 with a 2-sigma half-width of 0.11, so a standard error of 0.055."""
     found = units("matthews2016_sgp8", "statlog-heart", [-0.40, -0.44, -0.45], overrides=HEART)

@@ -131,6 +131,7 @@ def test_numbers_as_the_thesis_prints_them():
     assert with_error(-116.4, 17.2) == "-116 (17)" and with_error(0.5, None, ".3f") == "0.500"
 
 
+@pytest.mark.slow
 def test_latex_compiles(results, tmp_path):
     if not shutil.which("pdflatex"):
         pytest.skip("no pdflatex here: the LaTeX of the tables is not compiled")
@@ -244,6 +245,7 @@ def test_ten_thousand_records_in_under_five_seconds_without_tensorflow(tmp_path)
     assert float(seconds) < 5, seconds
 
 
+@pytest.mark.slow
 def test_the_overview_has_begun_variants_with_experiments_of_their_own():
     """The records that come with the project have table 5.1 in 10,000 steps, and little of it in 100,000."""
     from pathlib import Path

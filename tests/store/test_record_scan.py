@@ -123,6 +123,7 @@ def test_a_cut_reference_file_is_named(tmp_path, warned):
     assert len(units) < 200 and any(str(path) in w for w in warned)
 
 
+@pytest.mark.slow
 def test_ten_thousand_records_are_scanned_in_seconds(tmp_path):
     trace = [[100 * i, 0.123456 * i, -12345.678 + i] for i in range(200)]
     record = make_record(training={"trace": trace})

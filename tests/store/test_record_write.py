@@ -179,6 +179,7 @@ for split in range(100000):
 """
 
 
+@pytest.mark.slow
 def test_sigkill_leaves_no_readable_half_record(tmp_path):
     rng = random.Random(0)
     seen = 0
@@ -221,6 +222,7 @@ def _crowd(results, number):
         )
 
 
+@pytest.mark.slow
 def test_eight_writers_of_one_unit_do_not_mix(tmp_path):
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_crowd, args=(str(tmp_path), n)) for n in range(8)]

@@ -69,6 +69,7 @@ def test_retry_modes(tmp_path):
     assert starts("--retry", "all") == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_a_killed_unit_is_tried_again_in_the_same_sweep(tmp_path):
     done = sweep(tmp_path, *misbehaving("model.deed=once", "split=0,1", f"model.mark={tmp_path / 'mark'}"))
     assert done.returncode == 0 and "trying again" in done.stderr
@@ -105,6 +106,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_sweep_ends_its_units_and_goes_on_later(number, tmp_path):
     mark = tmp_path / "mark"
@@ -119,6 +121,7 @@ def test_a_stopped_sweep_ends_its_units_and_goes_on_later(number, tmp_path):
     assert {unit["status"] for unit in status(tmp_path)} == {"interrupted", "missing"}
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_sweep_is_killed_and_status_sees_it(tmp_path):
     mark = tmp_path / "mark"
     slow = misbehaving("split=0,1,2", "model.seconds=30", f"model.mark={mark}", "launcher.workers=2")

@@ -86,6 +86,7 @@ def test_the_gpu_of_a_worker_is_in_its_environment(tmp_path, gpu, seen):
         child.close()
 
 
+@pytest.mark.slow
 def test_under_a_time_budget_a_done_unit_is_found_whatever_the_machine_in_its_key(tmp_path):
     timed = misbehaving(
         "model.closed_form=false",

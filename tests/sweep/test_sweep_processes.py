@@ -25,6 +25,7 @@ def test_workers_that_cannot_start_brand_no_unit(tmp_path):
     assert {unit["status"] for unit in status(tmp_path)} == {"missing"}
 
 
+@pytest.mark.slow
 def test_files_beside_a_users_model_do_not_hide_the_standard_library(tmp_path):
     for name in ("random", "calendar", "json", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('not the one you want')\n")
@@ -58,6 +59,7 @@ def _units(folder):
     return scan(folder / "results")
 
 
+@pytest.mark.slow
 def test_a_broken_disk_is_one_line_and_brands_no_unit(tmp_path):
     done = sweep(tmp_path, *misbehaving("model.deed=broken_disk", "split=0,1", "launcher.workers=1"))
     assert done.returncode == 2 and "Traceback" not in done.stderr

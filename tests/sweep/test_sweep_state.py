@@ -32,6 +32,7 @@ def copy(swept, tmp_path):
     return tmp_path / "copy"
 
 
+@pytest.mark.slow
 def test_status_counts_per_dataset_and_model_with_reasons(swept):
     done = dgpbench(swept, "status")
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -112,6 +113,7 @@ def test_merge_tells_of_damage_and_of_other_numbers(copy, tmp_path):
     assert ours["metrics"]["test_rmse"] == pytest.approx(record["metrics"]["test_rmse"] / 2)
 
 
+@pytest.mark.slow
 def test_gc_removes_leftovers_and_no_results(copy):
     results = copy / "results"
     linear = sorted((results / "csv/linear-exact/clean").iterdir())
@@ -174,6 +176,7 @@ def test_estimates_follow_the_budget(tmp_path, monkeypatch):
     assert line.startswith("2 units: about 0.111 core-hours (6:40 one after another)")
 
 
+@pytest.mark.slow
 def test_detach_returns_and_the_sweep_goes_on(tmp_path):
     done = sweep(tmp_path, "model=linear", "split=0,1", "protocol.draws=20", "--detach")
     assert done.returncode == 0 and "runs as process" in done.stdout

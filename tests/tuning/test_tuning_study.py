@@ -98,6 +98,7 @@ def test_a_run_with_validation_rows_has_both_kinds_of_metrics(place):
         compose(["protocol.evaluate=validation"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scaling", ["train", "all"])
 def test_test_rows_play_no_part(place, monkeypatch, scaling):
     """The same search with every test row replaced by NaN: the same scores and the same choice."""
@@ -159,6 +160,7 @@ def test_optuna_has_the_same_trials_again_and_beats_a_bad_start(place):
     assert max(late) >= np.median([t.score for t in first.trials[:10]])
 
 
+@pytest.mark.slow
 def test_the_command_on_its_launcher(place, capsys):
     words = ["tune", *WORDS, "model.penalty=0.1,1,1000", "--config-dir", place, "-q"]
     assert cli.main([*words, "--dry-run"]) == 0
