@@ -245,8 +245,9 @@ def test_every_option_composes_and_is_explained():
         for name, path in tree.options(group).items():
             assert tree.explanation(name, path), path.relative_to(folder)
             if group not in ("dataset", "launcher", "experiment"):  # test_expand composes experiments
-                latent = ["model=lv_gp"] if name in ("iwvi", "optimal") else []
-                assert config.compose([f"{group}={name}", *latent])[group]["name"] == name
+                needs = {"iwvi": ["model=lv_gp"], "optimal": ["model=lv_gp"]}
+                needs |= dict.fromkeys(("joint", "star"), ["precision=float64"])
+                assert config.compose([f"{group}={name}", *needs.get(name, [])])[group]["name"] == name
 
 
 def test_every_field_in_the_help_is_a_field():
