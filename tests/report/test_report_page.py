@@ -24,12 +24,11 @@ from dgpbench.store.reference import export
 from dgpbench.store.scan import scan
 from dgpbench.store.write import write_unit
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import sys
 from dgpbench.cli import main
-
-pytestmark = pytest.mark.slow
 print(main(sys.argv[1:]), [name for name in ("tensorflow", "gpflow") if name in sys.modules], file=sys.stderr)
 """
 VOID = ("meta", "br", "img", "link", "input")
