@@ -272,8 +272,8 @@ class Method:
 
     def refuses_network(self, name: str) -> str | None:
         """The same for a model that is a network."""
-        own = self.settings["name"]
-        return f"inference={own} is for GP models; model={name} is a network: use inference=adam or dsvi"
+        own = type(self).__name__
+        return f"the method {own} is for GP models; model={name} is a network: use inference=adam or dsvi"
 
     def bound(self, model: DeepGP) -> Bound:
         raise NotImplementedError
