@@ -15,7 +15,11 @@ MODELS = [name for name in NAMES if "regression" in tasks(name)]  # of classes: 
 X_NEW = np.random.RandomState(1).randn(11, DIM)
 
 
-@pytest.fixture(scope="module", params=MODELS)
+QUICK = ("linear", "sgp", "dgp2", "lv_gp", "cvae_50", "mdn_1", "gpr", "decision_tree")  # one of each kind
+EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
+
+
+@pytest.fixture(scope="module", params=EACH)
 def name(request):
     """All tests of one model, then of the next: what is compiled for it is used again."""
     return request.param
