@@ -59,6 +59,7 @@ SchedulerParameters=sched_interval=2,batch_sched_delay=0
 MinJobAge=300
 MaxArraySize=${MAX_ARRAY_SIZE:-1001}
 KillWait=20
+SlurmdTimeout=10
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 NodeName=$H NodeAddr=127.0.0.1 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 State=UNKNOWN

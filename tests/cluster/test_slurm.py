@@ -1,25 +1,12 @@
 """A real SLURM: a sweep of eight units, one of which fails, one is killed, one is preempted and resumes."""
 
 import os
-import subprocess
 import time
 
 import psutil
 from cluster_units import STEPS, UNITS
-from sweep_tools import data, dgpbench, environment, metrics, records, started, training
-
-SLURM = [
-    "launcher=slurm",
-    "launcher.poll=1",
-    "launcher.settle=3",
-    "launcher.partition=low",
-    "launcher.grace=15",
-]
-
-
-def ask(*words: str, conf: str) -> str:
-    env = environment(SLURM_CONF=conf)
-    return subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+from slurm_tools import SLURM, ask, hurry, pending
+from sweep_tools import data, dgpbench, metrics, records, started, training
 
 
 def test_fail_kill_preempt_resume_and_nothing_twice(tmp_path, slurm):
@@ -38,16 +25,11 @@ def test_fail_kill_preempt_resume_and_nothing_twice(tmp_path, slurm):
         preempted = training(tmp_path, but=[killed])["job"]
         ask("sbatch", "--partition=high", "--ntasks=2", "--output=/dev/null", "--wrap", "sleep 1", conf=slurm)
         end = time.monotonic() + 60
-        while preempted not in ask("squeue", "-hr", "-tPD", "-o%i", conf=slurm).split():
+        while preempted not in pending(slurm):
             assert time.monotonic() < end, "nothing was preempted"
             time.sleep(0.5)
-        while first.poll() is None:  # SLURM holds a requeued job back for two minutes: spare the wait
-            for task in ask("squeue", "-hr", "-tPD", "-o%i", conf=slurm).split():
-                subprocess.run(
-                    ["scontrol", "update", f"jobid={task}", "StartTime=now"],
-                    capture_output=True,
-                    env=environment(SLURM_CONF=slurm),
-                )
+        while first.poll() is None:
+            hurry(slurm)
             time.sleep(1)
         table, told = first.communicate()
     print(told, table)  # for docs/sweeps.md
@@ -91,12 +73,7 @@ def test_a_job_near_its_time_limit_queues_itself_again_and_goes_on(tmp_path, slu
     limit = ["launcher.grace=5", 'launcher.options=["--time=2"]']
     with started(tmp_path, "sweep", *data(tmp_path), *units, *SLURM[:-1], *limit, SLURM_CONF=slurm) as first:
         while first.poll() is None:
-            for task in ask("squeue", "-hr", "-tPD", "-o%i", conf=slurm).split():
-                subprocess.run(
-                    ["scontrol", "update", f"jobid={task}", "StartTime=now"],
-                    capture_output=True,
-                    env=environment(SLURM_CONF=slurm),
-                )
+            hurry(slurm)
             time.sleep(1)
         table, told = first.communicate()
     assert first.returncode == 0 and told.count("submitted job") == 1, told

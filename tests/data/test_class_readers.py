@@ -102,7 +102,7 @@ def test_missing_and_broken_idx_archives(tmp_path):
     with pytest.raises(UserError, match="no file t10k-labels-idx1-ubyte"):
         read("idx", written(tmp_path, contents, "plain"))
     (tmp_path / "all.tgz").write_bytes(b"no archive")
-    with pytest.raises(UserError, match="all.tgz: damaged archive"):
+    with pytest.raises(UserError, match="all.tgz: damaged file"):
         read("idx", [tmp_path / "all.tgz"])
 
 

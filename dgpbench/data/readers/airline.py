@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dgpbench.data.readers.archives import unpacking
 from dgpbench.data.readers.text import open_text
 from dgpbench.errors import UserError
 
@@ -46,17 +47,18 @@ def _flights(path: Path, built: dict[str, int]) -> Iterator[list[float]]:
     for line in _lines(path, (*FLIGHT, "TailNum")):
         year = built.get(line["TailNum"])
         values = [line[name] for name in FLIGHT]
-        if year is None or any(v in ("", "NA", None) for v in values) or int(line["Month"]) > LAST_MONTH:
+        if year is None or any(v in ("", "NA", None) for v in values):
             continue
         try:
             numbers = [float(v) for v in values]
         except ValueError as error:
             raise UserError(f"{path}: {error}; this is not the flights file of 2008") from error
-        yield [*numbers[:3], float(YEAR - year), *numbers[3:]]
+        if numbers[0] <= LAST_MONTH:
+            yield [*numbers[:3], float(YEAR - year), *numbers[3:]]
 
 
 def _lines(path: Path, needed: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    with open_text(path) as file:
+    with unpacking(path), open_text(path) as file:
         reader = csv.DictReader(file)
         missing = [name for name in needed if name not in (reader.fieldnames or [])]
         if missing:

@@ -6,7 +6,6 @@ import gzip
 import io
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,7 +64,7 @@ def idx_array(content: bytes, where: str) -> np.ndarray:
 def _content(paths: list[Path], name: str) -> tuple[bytes, str]:
     """The bytes of one idx file, and what to call it in an error."""
     for path in paths:
-        with _readable(path):
+        with unpacking(path):
             if path.name == name:
                 return path.read_bytes(), str(path)
             if path.name == f"{name}.gz":
@@ -118,17 +117,29 @@ def _libsvm_row(line: str, inputs: int, where: str) -> list[float]:
 
 @contextmanager
 def _zip_member(path: Path, member: str) -> Iterator[io.TextIOWrapper]:
-    with _readable(path), zipfile.ZipFile(path) as archive:
+    with unpacking(path), bounded_zip(path) as archive:
         if member not in archive.namelist():
             raise UserError(f"{path}: no member {member} in this zip file; fetch it again")
         with io.TextIOWrapper(archive.open(member), encoding="utf-8") as file:
             yield file
 
 
+def bounded_zip(path: Path) -> zipfile.ZipFile:
+    """The opened zip file, unless it says that it unpacks to more than any dataset has."""
+    archive = zipfile.ZipFile(path)
+    if (size := sum(info.file_size for info in archive.infolist())) > MAX_UNPACKED:
+        archive.close()
+        raise UserError(f"{path}: unpacks to {size >> 20:,} MB, more than {MAX_UNPACKED >> 20:,}; refused")
+    return archive
+
+
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn an error of unpacking into one line for the user."""
+def unpacking(path: Path) -> Iterator[None]:
+    """Turn whatever a reader meets in a damaged file into one line for the user."""
     try:
         yield
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, zlib.error, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: damaged archive ({error}); fetch it again") from error
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # zipfile, tarfile, zlib, NumPy, openpyxl, xlrd: each has errors of its own
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"{path}: damaged file ({reason}); fetch it again") from error

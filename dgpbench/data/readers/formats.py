@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from dgpbench.data.readers.airline import read_airline
-from dgpbench.data.readers.archives import read_idx, read_libsvm, read_zip_text
+from dgpbench.data.readers.archives import bounded_zip, read_idx, read_libsvm, read_zip_text, unpacking
 from dgpbench.data.readers.text import line_chunks, open_text, split_fields, text_chunks
 from dgpbench.errors import UserError
 
@@ -34,35 +36,41 @@ def read_xlsx(path: Path, options: dict) -> Rows:
     """One sheet below its header row; empty rows at the end of the sheet are not data."""
     import openpyxl
 
-    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    try:
-        sheet = book[book.sheetnames[options.get("sheet", 0)]]
-        rows = (row[: options["columns"]] for row in sheet.iter_rows(min_row=2, values_only=True))
-        yield _numbers(path, [row for row in rows if any(v is not None for v in row)])
-    finally:
-        book.close()
+    with unpacking(path):
+        bounded_zip(path).close()
+        with closing(openpyxl.load_workbook(path, read_only=True, data_only=True)) as book:
+            sheet = book[book.sheetnames[options.get("sheet", 0)]]
+            cells = (row[: options["columns"]] for row in sheet.iter_rows(min_row=2, values_only=True))
+            rows = [row for row in cells if any(v is not None for v in row)]
+    yield _numbers(path, rows)
 
 
 def read_xls(path: Path, options: dict) -> Rows:
     import xlrd
 
-    sheet = xlrd.open_workbook(path).sheet_by_index(options.get("sheet", 0))
-    yield _numbers(path, [sheet.row_values(i, 0, options["columns"]) for i in range(1, sheet.nrows)])
+    with unpacking(path):
+        sheet = xlrd.open_workbook(path, logfile=io.StringIO()).sheet_by_index(options.get("sheet", 0))
+        rows = [sheet.row_values(i, 0, options["columns"]) for i in range(1, sheet.nrows)]
+    yield _numbers(path, rows)
 
 
 def _numbers(path: Path, rows: list) -> np.ndarray:
     try:
-        return np.array(rows, dtype=np.float64)
+        numbers = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{path}: a cell of the sheet is not a number ({error}); fetch the file again"
-        ) from error
+        raise UserError(f"{path}: a cell is not a number ({error}); fetch the file again") from error
+    if numbers.ndim != 2 or not numbers.size:
+        raise UserError(f"{path}: the sheet has no rows below its header; fetch the file again")
+    return numbers
 
 
 def read_npz(path: Path, options: dict) -> Rows:
     """Arrays X and Y of a numpy archive (never pickled objects)."""
-    with np.load(path, allow_pickle=False) as archive:
-        yield np.hstack([archive["X"], archive["Y"]])
+    with unpacking(path):
+        bounded_zip(path).close()
+        with np.load(path, allow_pickle=False) as archive:
+            rows = np.hstack([archive["X"], archive["Y"]]).astype(np.float64)
+    yield rows
 
 
 def read_centred(path: Path, options: dict) -> Rows:

