@@ -41,7 +41,7 @@ lock: $(STAMP)  ## write requirements.lock anew, after a change of constraints.t
 audit: $(STAMP)  ## known vulnerabilities of the locked versions (pip-audit, where the network allows)
 	@[ -e .audit-env/bin/pip-audit ] || { $(BIN)/python -m venv .audit-env && \
 	  .audit-env/bin/python -m pip install -qq --disable-pip-version-check pip-audit==2.10.1; }
-	@.audit-env/bin/pip-audit --require-hashes --disable-pip -r requirements.lock
+	@.audit-env/bin/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
 
 licences: $(STAMP)  ## the licence of every installed package
 	@$(BIN)/python .ci/licences.py
