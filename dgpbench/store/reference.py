@@ -50,8 +50,8 @@ def portable(record: dict) -> dict:
 def publish(units: Iterable[Unit], path: str | Path) -> int:
     """Add records to a reference file; returns how many are new there.
 
-    What is there stays: a record gives way only if it is not done and the new one of its key is. The traces of
-    new ones are thinned.
+    What is there stays: a record gives way only if it is not done and the new one of its key is. New
+    traces are thinned.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
