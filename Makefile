@@ -92,7 +92,7 @@ lint: $(STAMP)  ## check style, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-repro: $(STAMP)  ## run the published tables' cells, cheapest first, records to results/reference; BUDGET=2h
+repro: $(STAMP)  ## run the published tables' cells, in the order of cells.txt, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
 # GPflux and GPyTorch are measured in environments of their own; one that cannot be had is left out with a note.

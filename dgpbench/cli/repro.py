@@ -1,4 +1,4 @@
-"""`dgpbench repro`: run the cells of the published tables, cheapest first, and publish their records."""
+"""`dgpbench repro`: run the cells of the published tables in a list's order, publish their records."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dgpbench.errors import Interrupted
 from dgpbench.store.layout import REFERENCE, reference_folders
 
 CELLS = "cells.txt"
+NICE = 15  # of 19: other work goes first
 UNFINISHED = ("missing", "interrupted", "stale", "running")  # left for the next call
 
 
@@ -20,19 +21,22 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "repro",
         help="run the cells of the published tables, as far as a time budget goes",
-        description="Run the units that cells.txt lists, in its order, one thread each on all cores. Each "
-        "record goes into results/reference/ as soon as it is done. What is done here or there is not run "
-        "again; what was stopped goes on from its checkpoint. Exit code 0 if nothing failed.",
+        description="Run the units that cells.txt lists, in its order, on one core at low priority beside "
+        "other work (launcher.workers=N for more), and say what runs, what comes next and what it costs. "
+        "Each record goes into results/reference/ as soon as it is done. What is done here or there is not "
+        "run again; what was stopped goes on from its checkpoint. Exit code 0 if nothing failed.",
     )
     parser.add_argument(
-        "overrides", nargs="*", metavar="name=value", help="where it runs, e.g. launcher.workers=1 device=cpu"
+        "overrides", nargs="*", metavar="name=value", help="where it runs, e.g. launcher.workers=2 device=cpu"
     )
     parser.add_argument("--budget", metavar="TIME", help="stop after 2h, 90m, ... (default: all is done)")
     parser.add_argument(
         "--only", action="append", default=[], metavar="TEXT", help="lines with this text, e.g. kin8nm (and)"
     )
     parser.add_argument("--retry", choices=("missing", "failed"), default="missing", help="as for sweep")
-    parser.add_argument("--dry-run", action="store_true", help="show what is done, and what the rest costs")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list what is done, what comes next and what the rest costs"
+    )
     parser.add_argument("--cells", metavar="FILE", help="the list (default: cells.txt of the reference)")
     parser.add_argument(
         "--reference", metavar="DIR", help="folder of published records (default: results/reference)"
@@ -44,7 +48,7 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.sweep import repro
     from dgpbench.sweep.state import Observer, to_run
-    from dgpbench.sweep.table import render
+    from dgpbench.sweep.table import counts, render
 
     end = time.monotonic() + repro.seconds_of(args.budget) if args.budget else float("inf")
     repro.check_extra(args.overrides)
@@ -54,15 +58,16 @@ def main(args: argparse.Namespace) -> int:
     known = [folder] if args.reference else reference_folders(results)
     cells = next((path for f in known if (path := f / CELLS).is_file()), folder / CELLS)
     lines = repro.read_cells(Path(args.cells) if args.cells else cells, args.only)
-    plan, files = repro.joint_plan(lines, args.overrides, fetch=not args.dry_run, note=note)
+    plan, owners = repro.joint_plan(lines, args.overrides, fetch=not args.dry_run, note=note)
+    files = [lines[number].file for number in owners]
     reference, observer = repro.Reference(plan, files, folder, known), Observer(plan)
     states = reference.over(observer.look())
     todo = to_run(states, args.retry)
     if args.dry_run:
-        from dgpbench.sweep.estimate import cost_lines
-
-        print(render(plan, states))
-        print("\n".join(cost_lines(plan, todo, reference=True)))
+        costs = repro.Costs(plan, known)
+        print("\n".join(repro.agenda(lines, owners, states, costs)))
+        print(f"{len(states):,} units: {counts(states)}")
+        print(f"next: {costs.text(todo[0])}; in all {costs.hours(todo)}" if todo else "nothing to run")
         return 0
     if added := sum(reference.publish(index) for index, state in states.items() if state.status != "missing"):
         note(f"{added} records that were done before are published now")
@@ -76,10 +81,11 @@ def main(args: argparse.Namespace) -> int:
 def _run(plan, todo: list[int], reference, args, end: float, note) -> None:
     from dgpbench.store.write import ensure_writable
     from dgpbench.sweep.launchers.local import run_local
-    from dgpbench.sweep.repro import Publisher
+    from dgpbench.sweep.repro import Costs, Publisher
 
     ensure_writable(plan.results)
-    watcher = Publisher(reference, len(todo), args.quiet, args.verbose)
+    os.nice(NICE)
+    watcher = Publisher(reference, todo, Costs(plan, reference.known), args.quiet, args.verbose)
     try:
         run_local(plan, todo, force=False, watcher=watcher, until=end)
     except Interrupted as stop:

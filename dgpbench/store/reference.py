@@ -15,6 +15,7 @@ from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit, packed_lines, parse
 from dgpbench.store.seal import dumps_line
 
+TRACE = 60  # points of a published trace
 NO_PATHS: dict[str, Any] = {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
 
 
@@ -49,7 +50,8 @@ def portable(record: dict) -> dict:
 def publish(units: Iterable[Unit], path: str | Path) -> int:
     """Add records to a reference file; returns how many are new there.
 
-    What is there stays: a record gives way only if it is not done and the new one of its key is.
+    What is there stays: a record gives way only if it is not done and the new one of its key is. New
+    traces are thinned.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,10 +61,19 @@ def publish(units: Iterable[Unit], path: str | Path) -> int:
         for unit in units:
             standing = held.get(unit.record["key"])
             if standing is None or (not _done(standing) and _done(unit)):
-                new[unit.record["key"]] = unit
+                new[unit.record["key"]] = Unit(thinned(unit.record), unit.path)
         if new:
             export((held | new).values(), path)
     return len(new)
+
+
+def thinned(record: dict) -> dict:
+    """A record with at most TRACE points of its trace, evenly chosen, the first and the last among them."""
+    trace = record["training"].get("trace") or []
+    if len(trace) <= TRACE:
+        return record
+    kept = [trace[round(i * (len(trace) - 1) / (TRACE - 1))] for i in range(TRACE)]
+    return {**record, "training": {**record["training"], "trace": kept}}
 
 
 def _done(unit: Unit) -> bool:

@@ -1,23 +1,30 @@
-"""Cost of a sweep, from the times that records have measured; units never measured are counted as such."""
+"""Cost of a sweep, from the times that records have measured; units never measured are counted as such.
+
+Where no record has the very config, another budget of it gives the length of a step; where none has its step,
+the GP model nearest in arithmetic does, in proportion.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
-from statistics import fmean
+from pathlib import Path
+from statistics import fmean, median
 
 from dgpbench.config.keys import settings
 from dgpbench.progress import clock
 from dgpbench.store.scan import scan
 from dgpbench.sweep.plan import Plan
 
+NEAREST = 5  # measured models that a guess rests on
 
-def cost_lines(plan: Plan, indices: Sequence[int], reference: bool = False) -> list[str]:
-    """Core-hours of the units to run, with what they rest on; `reference`: also on records of other machines
-    that come with the project."""
+
+def cost_lines(plan: Plan, indices: Sequence[int]) -> list[str]:
+    """Core-hours of the units to run, with what they rest on."""
     if not indices:
         return ["nothing to run"]
-    measured = _Measured(plan, reference)
+    measured = Measured(plan)
     seconds, cores, unknown = 0.0, 0.0, set()
     for index in indices:
         number = plan.units[index].config
@@ -46,22 +53,25 @@ def cost_lines(plan: Plan, indices: Sequence[int], reference: bool = False) -> l
     return lines
 
 
-class _Measured:
-    """Times of finished units here: of the very config, else its step rate under another budget."""
+class Measured:
+    """Times of finished units: of the very config, else its step rate under another budget, else a guess."""
 
-    def __init__(self, plan: Plan, reference: bool):
+    def __init__(self, plan: Plan, reference: bool | Sequence[Path] = False):
         self.plan = plan
         self.whole, self.rates, self.rests = defaultdict(list), defaultdict(list), defaultdict(list)
+        self.works: list[tuple[str, float, float, float]] = []  # precision, work, seconds of a step, the rest
         for unit in scan(plan.results, reference=reference, warn=lambda text: None):
             record = unit.record
             if record["status"] != "done" or record["wall_seconds"] is None:
                 continue
             self.whole[record["config_key"]].append(record["wall_seconds"])
             if record["steps_per_second"]:
-                like = _like(record["config"], record["data_hash"])
+                like, cfg = _like(record["config"], record["data_hash"]), record["config"]
+                rest = max(0.0, record["wall_seconds"] - (record["training"].get("seconds") or 0.0))
                 self.rates[like].append(record["steps_per_second"])
-                trained = record["training"].get("seconds") or 0.0
-                self.rests[like].append(max(0.0, record["wall_seconds"] - trained))
+                self.rests[like].append(rest)
+                if work := step_work(cfg):
+                    self.works.append((cfg["precision"], work, 1 / record["steps_per_second"], rest))
 
     def seconds(self, number: int) -> float | None:
         """Expected seconds of a unit of this config, None if nothing is known."""
@@ -70,10 +80,39 @@ class _Measured:
         if whole := self.whole.get(self.plan.config_key(first)):
             return fmean(whole)
         like, budget = _like(cfg, data_hash), cfg["budget"]
-        if like not in self.rates:
+        if like in self.rates:
+            step, rest = 1 / fmean(self.rates[like]), fmean(self.rests[like])
+        elif guess := self._guess(cfg):
+            step, rest = guess
+        else:
             return None
-        lengths = [budget["steps"] and budget["steps"] / fmean(self.rates[like]), budget["seconds"]]
-        return min(length for length in lengths if length) + fmean(self.rests[like])
+        lengths = [budget["steps"] and budget["steps"] * step, budget["seconds"]]
+        return min(length for length in lengths if length) + rest
+
+    def _guess(self, cfg: dict) -> tuple[float, float] | None:
+        """Seconds of a step and of all else, from the five measured models nearest in work."""
+        work = step_work(cfg)
+        alike = [found for found in self.works if found[0] == cfg["precision"]] or self.works
+        if not work or not alike:
+            return None
+        near = sorted(alike, key=lambda found: abs(math.log(found[1] / work)))[:NEAREST]
+        return median(step * work / other for _, other, step, _ in near), median(rest for *_, rest in near)
+
+
+def step_work(cfg: dict) -> float | None:
+    """Products of a training step of a GP model, roughly: M^2 per row and GP of a layer, and M^3 per GP."""
+    model, rows = cfg["model"], cfg["dataset"].get("n")
+    if "num_inducing" not in model or "layers" not in model or not rows or not cfg["dataset"].get("d"):
+        return None
+    rows *= cfg["protocol"]["train_fraction"]
+    inducing = model["num_inducing"] if model["num_inducing"] >= 1 else model["num_inducing"] * rows
+    columns = min(cfg["inference"].get("batch") or rows, rows)
+    if cfg["inference"].get("bound") == "iwvi":
+        columns *= cfg["inference"]["importance_samples"]
+    width = model["width"] or min(model["max_width"] or math.inf, cfg["dataset"]["d"])
+    inner = min(model.get("inner_gps") or width, width)
+    gps = [inner] * (model["layers"].count("gp") - 1) + [1]
+    return sum((2 + count) * inducing**2 * columns + (3 + 3 * count) * inducing**3 for count in gps)
 
 
 def _like(cfg: dict, data_hash: str | None) -> tuple:

@@ -1,19 +1,25 @@
-"""The published tables, cell by cell: one plan from a list of sweeps, records published as they finish."""
+"""The published tables, cell by cell: one plan from a list of sweeps, records published as they finish.
+
+Before each unit stands what it is, what it costs and what comes after it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from dgpbench.errors import UserError
+from dgpbench.progress import clock
 from dgpbench.store.layout import REFERENCE
 from dgpbench.store.reference import load, publish
+from dgpbench.sweep.estimate import Measured
 from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.planner import make_plan
-from dgpbench.sweep.state import State, find_record
+from dgpbench.sweep.state import NOT_TRIED_OUT, State, find_record
 from dgpbench.sweep.watch import Watcher
 
 VERDICTS = ("done", "diverged")  # facts about a method; other ends are facts about a machine
@@ -57,20 +63,23 @@ def check_extra(words: Sequence[str]) -> None:
             )
 
 
-def joint_plan(lines: Sequence[Line], extra: Sequence[str], *, fetch: bool, note: Callable[[str], None]):
-    """One plan of all lines in their order, and for each of its configs the name of its reference file."""
-    configs, hashes, files = [], [], []
+def joint_plan(
+    lines: Sequence[Line], extra: Sequence[str], *, fetch: bool, note: Callable[[str], None]
+) -> tuple[Plan, list[int]]:
+    """One plan of all lines in their order, and for each of its configs the number of its line."""
+    configs, hashes, owners = [], [], []
     units: dict[str, Planned] = {}
-    threads = [] if any(word.startswith("threads=") for word in extra) else ["threads=1"]
-    for file, words in lines:
-        part = make_plan([*words, *threads, *extra], fetch=fetch, note=note)
+    given = {word.partition("=")[0] for word in extra}
+    modest = [f"{name}=1" for name in ("threads", "launcher.workers") if name not in given]
+    for number, line in enumerate(lines):
+        part = make_plan([*line.words, *modest, *extra], fetch=fetch, note=note)
         for unit in part.units:
             units.setdefault(unit.key, unit._replace(config=unit.config + len(configs)))
         configs += part.configs
         hashes += part.hashes
-        files += [file] * len(part.configs)
+        owners += [number] * len(part.configs)
     command = [word for line in lines for word in line.words]
-    return Plan(os.getcwd(), command, configs, hashes, list(units.values())), files
+    return Plan(os.getcwd(), command, configs, hashes, list(units.values())), owners
 
 
 class Reference:
@@ -79,6 +88,7 @@ class Reference:
     def __init__(self, plan: Plan, files: Sequence[str], folder: Path, known: Sequence[Path] = ()):
         self.plan, self.folder, self.files = plan, folder, files
         places = {place.resolve(): place for place in (*reversed(known), folder)}
+        self.known = list(places.values())
         self.held = {
             unit.record["key"]: unit.record["status"]
             for place in places.values()
@@ -110,12 +120,70 @@ class Reference:
         return out
 
 
-class Publisher(Watcher):
-    """Shows what runs, and publishes each record as soon as it is there."""
+class Costs:
+    """Expected seconds of the units of a plan."""
 
-    def __init__(self, reference: Reference, total: int, quiet: bool = False, verbose: bool = False):
-        super().__init__(reference.plan, total, quiet, verbose)
-        self.reference = reference
+    def __init__(self, plan: Plan, known: Sequence[Path] = ()):
+        self.plan = plan
+        measured = Measured(plan, known)
+        self.by_config = [measured.seconds(number) for number in range(len(plan.configs))]
+
+    def one(self, index: int) -> float | None:
+        return self.by_config[self.plan.units[index].config]
+
+    def text(self, index: int) -> str:
+        """'dgp2 kin8nm split 0 (dsvi2017_dgp2_shared), about 0:45:00'."""
+        seconds, name = self.one(index), self.plan.configs[self.plan.units[index].config]["experiment"]
+        cost = "cost unknown" if seconds is None else f"about {clock(seconds)}"
+        return f"{self.plan.label(index)}{f' ({name})' if name else ''}, {cost}"
+
+    def hours(self, indices: Iterable[int]) -> str:
+        """'3.2 core-hours', with how many units are not counted in."""
+        found = [(self.one(i), self.plan.configs[self.plan.units[i].config]["threads"]) for i in indices]
+        total = sum(seconds * threads for seconds, threads in found if seconds is not None) / 3600
+        unknown = sum(seconds is None for seconds, _ in found)
+        return f"{total:.1f} core-hours" + (f" and {unknown} units of unknown cost" if unknown else "")
+
+
+def agenda(lines: Sequence[Line], owners: Sequence[int], states: dict[int, State], costs: Costs) -> list[str]:
+    """What is done and what the rest costs, line by line of the list; then what comes first."""
+    left: dict[int, list[int]] = {number: [] for number in range(len(lines))}
+    done = Counter[int]()
+    for index, state in states.items():
+        owner = owners[costs.plan.units[index].config]
+        if state.status in NOT_TRIED_OUT:
+            left[owner].append(index)
+        else:
+            done[owner] += 1
+    out = []
+    for number, line in enumerate(lines):
+        count = f"{done[number]}/{done[number] + len(left[number])}"
+        cost = costs.hours(left[number]) if left[number] else "done"
+        out.append(f"{count:>7}  {cost:<16}  {line.file}  {' '.join(line.words)}")
+    return out
+
+
+class Publisher(Watcher):
+    """Shows what runs, what it costs and what is next, and publishes each record as soon as it is there."""
+
+    def __init__(
+        self,
+        reference: Reference,
+        todo: Sequence[int],
+        costs: Costs,
+        quiet: bool = False,
+        verbose: bool = False,
+    ):
+        super().__init__(reference.plan, len(todo), quiet, verbose)
+        self.reference, self.costs, self.waiting = reference, costs, dict.fromkeys(todo)
+
+    def started(self, index: int, slot) -> None:
+        super().started(index, slot)
+        left = self.costs.hours(self.waiting)
+        self.waiting.pop(index, None)
+        after = next(iter(self.waiting), None)
+        then = "" if after is None else f"; next {self.costs.text(after)}"
+        self.say(f"now {self.costs.text(index)}{then}; {left} left")
 
     def ended(self, index: int, status: str, reason: str | None) -> None:
         super().ended(index, status, reason)

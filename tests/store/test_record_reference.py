@@ -7,7 +7,7 @@ import pytest
 from store_units import make_cfg, make_record
 
 from dgpbench.errors import UserError
-from dgpbench.store.reference import load, publish
+from dgpbench.store.reference import load, publish, thinned
 from dgpbench.store.scan import Unit
 
 
@@ -54,3 +54,13 @@ def test_two_writers_lose_nothing(tmp_path):
     for writer in writers:
         writer.join()
     assert sorted(held(path)) == list(range(40))
+
+
+def test_a_long_trace_keeps_sixty_points_with_its_ends():
+    record = {"training": {"steps": 200, "trace": [[k, k / 10, -float(k)] for k in range(200)]}}
+    kept = thinned(record)["training"]["trace"]
+    assert len(kept) == 60 and kept[0] == [0, 0.0, 0.0] and kept[-1] == [199, 19.9, -199.0]
+    assert {after[0] - before[0] for before, after in zip(kept, kept[1:], strict=False)} == {3, 4}
+    assert len(record["training"]["trace"]) == 200  # what the user has is untouched
+    short = {"training": {"trace": [[1, 0.0, -1.0]]}}
+    assert thinned(short) is short and thinned({"training": {}}) == {"training": {}}

@@ -8,7 +8,17 @@ import pytest
 from sweep_tools import TINY, data, dgpbench, records, write_data
 
 from dgpbench.errors import UserError
-from dgpbench.sweep.repro import check_extra, joint_plan, read_cells, seconds_of
+from dgpbench.sweep.repro import (
+    Costs,
+    Publisher,
+    Reference,
+    agenda,
+    check_extra,
+    joint_plan,
+    read_cells,
+    seconds_of,
+)
+from dgpbench.sweep.state import State
 
 
 def cells(folder, *lines):
@@ -60,8 +70,9 @@ def test_one_plan_holds_the_units_of_all_lines_once(tmp_path, monkeypatch):
         line(tmp_path, "a", "model=linear", "split=0,1"),
         line(tmp_path, "b", "model=sgp,linear", "split=1,2"),
     )
-    plan, files = joint_plan(read_cells(path), [], fetch=True, note=print)
-    found = [f"{files[u.config]} {plan.label(i)}" for i, u in enumerate(plan.units)]
+    lines = read_cells(path)
+    plan, owners = joint_plan(lines, [], fetch=True, note=print)
+    found = [f"{lines[owners[u.config]].file} {plan.label(i)}" for i, u in enumerate(plan.units)]
     assert found == [
         f"{file} {model} csv split {split}"
         for file, model, split in (
@@ -73,6 +84,34 @@ def test_one_plan_holds_the_units_of_all_lines_once(tmp_path, monkeypatch):
         )
     ]
     assert {cfg["threads"] for cfg in plan.configs} == {1}
+
+
+def test_the_agenda_says_what_is_left_and_what_it_costs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    lines = read_cells(
+        cells(
+            tmp_path,
+            line(tmp_path, "a", "model=linear", "split=0,1"),
+            line(tmp_path, "b", "model=sgp", "split=0,1"),
+        )
+    )
+    plan, owners = joint_plan(lines, [], fetch=True, note=print)
+    assert plan.launcher.workers == 1
+    costs = Costs(plan)
+    costs.by_config = [1800.0, None]
+    states = {0: State("done"), 1: State("missing"), 2: State("interrupted"), 3: State("missing")}
+    first, second = agenda(lines, owners, states, costs)
+    assert first.split()[:3] == ["1/2", "0.5", "core-hours"] and first.endswith(" ".join(lines[0].words))
+    assert second.split()[:8] == "0/2 0.0 core-hours and 2 units of unknown".split()
+    told: list[str] = []
+    publisher = Publisher(Reference(plan, ["a", "b"], tmp_path), [1, 2, 3], costs, False, False)
+    monkeypatch.setattr(publisher, "say", told.append)
+    publisher.started(1, None)
+    assert told == [
+        "now linear csv split 1, about 30:00; next sgp csv split 0, cost unknown; "
+        "0.5 core-hours and 2 units of unknown cost left"
+    ]
 
 
 @pytest.mark.slow

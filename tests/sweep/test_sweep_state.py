@@ -176,6 +176,29 @@ def test_estimates_follow_the_budget(tmp_path, monkeypatch):
     assert line.startswith("2 units: about 0.111 core-hours (6:40 one after another)")
 
 
+def test_a_step_never_measured_costs_in_proportion_to_its_products(tmp_path, monkeypatch):
+    from dgpbench.sweep.estimate import Measured, step_work
+    from dgpbench.sweep.planner import make_plan
+
+    monkeypatch.chdir(tmp_path)
+    words = ["dataset=energy", "threads=1", "model=sgp", "model.num_inducing=100", "inference.batch=200"]
+    small = make_plan([*words, "budget.steps=100", "split=0"], fetch=False, note=print)
+    # one GP: (2 + 1) M^2 per row of the batch and (3 + 3) M^3
+    assert step_work(small.configs[0]) == 3 * 100**2 * 200 + 6 * 100**3
+    keys = {"key": small.units[0].key, "config_key": small.config_key(0), "data_hash": small.hashes[0]}
+    measured = {"steps_per_second": 50.0, "wall_seconds": 22.0, "training": {"seconds": 2.0}}
+    write_unit(small.results, build_record(small.config(0), status="done", **keys, **measured))
+    deep = make_plan(
+        [*words[:2], "model=dgp2", "inference.batch=200", "budget.steps=1000"], fetch=False, note=print
+    )
+    work = (3 * 200 + 6 * 100 + 10 * 200 + 27 * 100) * 100**2  # and a layer of eight GPs
+    assert step_work(deep.configs[0]) == work
+    expected = 1000 / 50 * work / step_work(small.configs[0]) + 20
+    assert Measured(deep, reference=False).seconds(0) == pytest.approx(expected)
+    trees = make_plan([*words[:2], "model=random_forest"], fetch=False, note=print)
+    assert Measured(trees, reference=False).seconds(0) is None
+
+
 @pytest.mark.slow
 def test_detach_returns_and_the_sweep_goes_on(tmp_path):
     done = sweep(tmp_path, "model=linear", "split=0,1", "protocol.draws=20", "--detach")
