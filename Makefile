@@ -8,6 +8,8 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 JOBS ?= 2
 
+export PYTHONDONTWRITEBYTECODE =  # tests start hundreds of processes: modules are compiled once
+
 .DEFAULT_GOAL := help
 .PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint perf perf-envs repro clean
 
