@@ -47,7 +47,7 @@ def comparison(table: Table) -> Grid:
         (row_head(table),),
         ("model", "splits", "ours", "published", "difference", "in s.e."),
         tuple(lines),
-        cell_frame(table),
+        lambda: cell_frame(table),
         tuple(notes),
         tuple(missing.summary(table.cells.values())),
         variant_blocks(table),

@@ -7,14 +7,16 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dgpbench.report import cells as cells_module
 from dgpbench.report.cells import Cell, Records, Variant
 from dgpbench.report.published import find
 from dgpbench.report.rules import Summary, summarise
 from dgpbench.report.specs import Spec
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ["row", "column", "split", "value"]
 
@@ -38,6 +40,8 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         """Ours, one line per cell and split."""
+        import pandas as pd
+
         lines = [
             (*at, split, value) for at, cell in self.cells.items() for split, value in cell.values.items()
         ]
@@ -45,6 +49,8 @@ class Table:
 
     def published_frame(self) -> pd.DataFrame:
         """Published, one line per cell: dataset means, as printed. Doubtful cells are left out."""
+        import pandas as pd
+
         lines = [(*at, 0, found.mean) for at in self.cells if (found := self.published(*at))]
         return pd.DataFrame(lines, columns=COLUMNS)
 
