@@ -170,7 +170,7 @@ def test_reference_records_stand_behind_ones_own(tmp_path):
 
 
 def test_unknown_tables_and_variants_are_refused_with_the_nearest():
-    with pytest.raises(UserError, match="no table '5.11'; did you mean '5.1'"):
+    with pytest.raises(UserError, match="no table or dataset '5.11'; did you mean '5.1'"):
         specs.load("5.11")
     with pytest.raises(UserError, match="no variant 'exakt'; did you mean 'exact'"):
         specs.load("5.1", ["exakt"])
