@@ -102,6 +102,7 @@ FLAGS = {
         "--help",
     ),
     "figures": ("--output", "--list", "--results", "--no-reference", "--help"),
+    "submit": ("--name", "--check", "--results", "--help"),
     "verify": ("--results", "--no-reference", "--help"),
     "report": ("--output", "--results", "--no-reference", "--help"),
     "sweep": ("--retry", "--dry-run", "--detach", "--config-dir", "--verbose", "--quiet", "--help"),

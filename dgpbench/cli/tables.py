@@ -83,11 +83,11 @@ def results_folder(args: argparse.Namespace) -> Path:
 
 def reference_of(args: argparse.Namespace, results: Path) -> list[Path]:
     """Folders of reference records: none with --no-reference, only that of a folder named with --results."""
-    from dgpbench.store.layout import REFERENCE, reference_folders
+    from dgpbench.store.layout import PACKED, known_folders
 
     if args.no_reference:
         return []
-    return [results / REFERENCE] if args.results else reference_folders(results)
+    return [results / name for name in PACKED] if args.results else known_folders(results)
 
 
 def add_config_dir(parser) -> None:

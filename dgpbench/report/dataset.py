@@ -162,10 +162,16 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
                     f"{OURS}: {record['experiment'] or 'no experiment'}",
                     estimator,
                     _settings(record),
-                    "; ".join(text.partition(" (")[0] for text in record["deviations"]),
+                    _remark(group),
                 )
             )
     return numbers
+
+
+def _remark(group: Sequence[Unit]) -> str:
+    remarks = [text.partition(" (")[0] for text in group[0].record["deviations"]]
+    remarks += ["consistent, not re-run"] if any(unit.is_community for unit in group) else []
+    return "; ".join(remarks)
 
 
 def _settings(record: dict) -> str:

@@ -101,6 +101,8 @@ def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
         lines.append(f"no record of splits {few(cell.missing)}: {command}")
     if w:
         lines.append(f"median Shapiro W {w.mean:.4f}")
+    if others := sum(unit.is_community for unit in cell.units):
+        lines.append(f"{others} of these from results/community/: consistent, not re-run")
     if cell.config_key:
         lines.append(f"experiment {cell.place.experiment}, config {cell.config_key[:8]}")
     return tuple(lines)
