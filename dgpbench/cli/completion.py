@@ -69,6 +69,7 @@ FLAGS = {
         "--calibration",
         "--frontier",
         "--missing",
+        "--renew",
         "--format",
         "--config-dir",
         "--results",

@@ -57,6 +57,11 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--missing", action="store_true", help="print only the commands of the runs that are missing"
     )
+    parser.add_argument(
+        "--renew",
+        metavar="FILE",
+        help="renew the numbers in a Markdown page, such as docs/reproduction.md, and print nothing else",
+    )
     parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
     add_config_dir(parser)
     add_source_arguments(parser)
@@ -105,6 +110,8 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.report.load import all_tables, tables_of
     from dgpbench.store.scan import scan
 
+    if args.renew:
+        return _renew(args)
     given = specs.names() if "all" in args.names else args.names
     datasets = [name for name in given if _is_dataset(name)]
     names = [name for name in given if name not in datasets]
@@ -132,6 +139,20 @@ def main(args: argparse.Namespace) -> int:
 
         grids += [grid for name in datasets for grid in everything(name, units)]
     _print(grids, args.format)
+    return 0
+
+
+def _renew(args: argparse.Namespace) -> int:
+    from dgpbench.errors import UserError
+    from dgpbench.report.document import Pages, renew_file
+    from dgpbench.store.scan import scan
+
+    if args.names or args.missing or any(getattr(args, name) for name in VIEWS):
+        raise UserError("--renew takes a page that says itself what it shows; leave tables and views out")
+    folder = results_folder(args)
+    pages = Pages(scan(folder, reference=reference_of(args, folder)), folder)
+    changed = renew_file(Path(args.renew), pages)
+    print(f"{args.renew}: {'renewed' if changed else 'up to date'}")
     return 0
 
 
