@@ -17,16 +17,20 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "tables",
         help="the papers' tables from our records, beside the published numbers",
-        description="Rebuild the papers' tables from records, ours beside the published numbers. Without "
-        "a name: which tables there are, how far each has been run, and ours against published.",
+        description="Rebuild the papers' tables from records, ours beside the published numbers; or, by the "
+        "name of a dataset, every published number of it and ours in one unit. Without a name: which tables "
+        "there are, how far each has been run, and ours against published.",
     )
     parser.add_argument(
-        "names", nargs="*", metavar="TABLE", help="such as 5.1, S7, matthews4.3; all; or your own file.yaml"
+        "names",
+        nargs="*",
+        metavar="TABLE|DATASET",
+        help="such as 5.1, S7, matthews4.3; all; your own file.yaml; or a dataset such as kin8nm",
     )
     parser.add_argument(
         "--compare",
         action="store_true",
-        help="one line per cell: ours, published, difference in combined standard errors",
+        help="one line per cell: ours, published, difference in standard errors; then how many agree",
     )
     parser.add_argument("--show", choices=SHOW, help="whose numbers (default: both, side by side)")
     parser.add_argument(
@@ -52,6 +56,11 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--frontier", action="store_true", help="accuracy against training seconds")
     parser.add_argument(
         "--missing", action="store_true", help="print only the commands of the runs that are missing"
+    )
+    parser.add_argument(
+        "--renew",
+        metavar="FILE",
+        help="renew the numbers in a Markdown page, such as docs/reproduction.md, and print nothing else",
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="how to print (default: table)")
     add_config_dir(parser)
@@ -79,11 +88,11 @@ def results_folder(args: argparse.Namespace) -> Path:
 
 def reference_of(args: argparse.Namespace, results: Path) -> list[Path]:
     """Folders of reference records: none with --no-reference, only that of a folder named with --results."""
-    from dgpbench.store.layout import REFERENCE, reference_folders
+    from dgpbench.store.layout import PACKED, known_folders
 
     if args.no_reference:
         return []
-    return [results / REFERENCE] if args.results else reference_folders(results)
+    return [results / name for name in PACKED] if args.results else known_folders(results)
 
 
 def add_config_dir(parser) -> None:
@@ -98,34 +107,75 @@ def add_config_dir(parser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report import specs
-    from dgpbench.report.load import all_tables, load_tables
+    from dgpbench.report.load import all_tables, tables_of
+    from dgpbench.store.scan import scan
 
-    _check(args)
+    if args.renew:
+        return _renew(args)
+    given = specs.names() if "all" in args.names else args.names
+    datasets = [name for name in given if _is_dataset(name)]
+    names = [name for name in given if name not in datasets]
+    _check(args, datasets)
     folder = results_folder(args)
-    names = specs.names() if "all" in args.names else args.names
-    if names:
-        tables = load_tables(names, folder, reference_of(args, folder), args.variant, args.config_dir)
-    else:
-        from dgpbench.store.scan import scan
-
-        tables = all_tables(scan(folder, reference=reference_of(args, folder)), folder)
+    wanted = [specs.load(name, args.variant, args.config_dir) for name in names]
+    units = scan(folder, reference=reference_of(args, folder))
+    tables = tables_of(wanted, units, folder) if given else all_tables(units, folder)
     if args.missing:
         from dgpbench.report.missing import commands
 
         for command in dict.fromkeys(c for table in tables for c in commands(table.cells.values())):
             print(command)
         return 0
-    grids = [grid for table in tables for grid in _grids(table, args)] if names else _overview(tables, folder)
+    if given:
+        grids = [grid for table in tables for grid in _grids(table, args)]
+    else:
+        grids = _overview(tables, folder, args.compare)
+    if args.compare or not given:
+        from dgpbench.report.compare import counted
+
+        grids.append(counted(tables))
+    if datasets:
+        from dgpbench.report.dataset import everything
+
+        grids += [grid for name in datasets for grid in everything(name, units)]
     _print(grids, args.format)
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
+def _renew(args: argparse.Namespace) -> int:
+    from dgpbench.errors import UserError
+    from dgpbench.report.document import Pages, renew_file
+    from dgpbench.store.scan import scan
+
+    if args.names or args.missing or any(getattr(args, name) for name in VIEWS):
+        raise UserError("--renew takes a page that says itself what it shows; leave tables and views out")
+    folder = results_folder(args)
+    pages = Pages(scan(folder, reference=reference_of(args, folder)), folder)
+    changed = renew_file(Path(args.renew), pages)
+    print(f"{args.renew}: {'renewed' if changed else 'up to date'}")
+    return 0
+
+
+def _is_dataset(name: str) -> bool:
+    """True for a name that is no table's but a dataset's."""
+    from dgpbench.report import specs
+    from dgpbench.report.dataset import known
+
+    if name.endswith((".yaml", ".yml")) or name.lower() in {table.lower() for table in specs.names()}:
+        return False
+    return known(name)
+
+
+def _check(args: argparse.Namespace, datasets: list[str]) -> None:
     """Refuse what would be ignored."""
     from dgpbench.errors import UserError
 
     given = [name for name in VIEWS if getattr(args, name)]
-    if given and not args.names:
+    if datasets and (given or args.missing):
+        name = given[0] if given else "missing"
+        raise UserError(f"--{name} is for tables, and {datasets[0]} is a dataset; leave one of the two out")
+    if set(given) - {"compare"} and not args.names:
+        given = [name for name in given if name != "compare"]
         raise UserError(f"--{given[0]} needs a table, e.g. dgpbench tables S7 --{given[0]}; or the word all")
     if args.missing and ({*given} - {"variant"} or args.format != "table"):
         raise UserError("--missing prints commands and nothing else; leave the other views and --format out")
@@ -155,7 +205,7 @@ def _grids(table, args: argparse.Namespace) -> list:
     return grids
 
 
-def _overview(tables: list, folder: Path) -> list:
+def _overview(tables: list, folder: Path, compared_only: bool) -> list:
     """All tables in one, then what we have against what was published, without the notes of each."""
     from dataclasses import replace
 
@@ -164,7 +214,7 @@ def _overview(tables: list, folder: Path) -> list:
 
     begun = [table for table in tables if table.done or table.failed]
     compared = [replace(comparison(table), notes=(), missing=()) for table in begun]
-    return [overview(tables, folder), *compared]
+    return compared if compared_only else [overview(tables, folder), *compared]
 
 
 def _print(grids: list, name: str) -> None:

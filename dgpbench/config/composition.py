@@ -10,6 +10,7 @@ from dgpbench.config import remembered
 from dgpbench.config.checks import normalise
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
 from dgpbench.config.plugins import plugin_folders
+from dgpbench.config.quick import quick
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
@@ -26,6 +27,9 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     The command line wins over an experiment, and an experiment over the groups' defaults.
     """
     folders = config_folders(config_dirs)
+    if (plain := quick(overrides, folders)) is not None:
+        given = [word.partition("=")[0] for word in overrides]
+        return _finished(plain, given, folders)[0]
     if (known := remembered.recall(overrides, folders)) is not None:
         return known
     cfg, lasting = _compose(overrides, folders)
@@ -35,7 +39,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
 
 
 def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, bool]:
-    """The config, and whether it depends on nothing but overrides and conf files."""
+    """The config by Hydra, and whether it depends on nothing but overrides and conf files."""
     choices, values = _parse(list(overrides), folders)
     try:
         cfg = _hydra(choices + [text for _, text in values], folders)
@@ -43,6 +47,11 @@ def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, b
         known = flatten(_hydra(choices, folders, resolve=False)) if values else {}
         _explain_unknown([name for name, _ in values], known, folders)
         raise error
+    return _finished(cfg, [name for name, _ in values], folders)
+
+
+def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple[dict, bool]:
+    """The composed config, checked and completed; `given`: the fields that the command line sets."""
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = normalise(cfg)
@@ -53,7 +62,7 @@ def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, b
         cfg["dataset"]["task"] = infer_task(cfg["dataset"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
-    if cfg["model"].get("own_training") and "inference.batch" in dict(values):
+    if cfg["model"].get("own_training") and "inference.batch" in given:
         raise UserError(
             f"inference.batch is not possible with model={cfg['model']['name']}, which trains on all rows;"
             " leave it out, or use model=sgp"

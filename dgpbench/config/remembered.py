@@ -1,4 +1,4 @@
-"""Configs composed before, kept in the user's cache folder: milliseconds instead of tenths of seconds.
+"""Configs that Hydra composed before, kept in the user's cache folder: milliseconds, not tenths of seconds.
 
 An entry is found by everything its config depends on: the bytes of all conf files, the source of this
 package, the versions of Hydra and OmegaConf, the environment variables that conf files read, the home folder,

@@ -69,9 +69,10 @@ def _composed(place_words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -
     return compose(place_words, config_dirs)
 
 
-def cell_config(place: Place, dataset: dict) -> dict:
-    """The config of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
-    return {**_composed(place.words, place.config_dirs), "dataset": dataset}
+@lru_cache(maxsize=8192)
+def cell_key(words: tuple, config_dirs: tuple, dataset: tuple, data_hash: str) -> str:
+    """The config_key of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
+    return config_key({**_composed(words, config_dirs), "dataset": dict(dataset)}, data_hash)
 
 
 class Records:
@@ -97,7 +98,7 @@ class Records:
         found = {}
         for (_, data_hash), dataset in self.datasets.get(place.dataset, {}).items():
             if data_hash:
-                key = config_key(cell_config(place, dataset), data_hash)
+                key = cell_key(place.words, place.config_dirs, tuple(dataset.items()), data_hash)
                 if key in self.by_key:
                     found[data_hash] = key
         if len(found) < 2:

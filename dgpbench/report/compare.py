@@ -1,14 +1,16 @@
-"""Ours against published, cell by cell."""
+"""Ours against published, cell by cell, and counted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dgpbench.report import missing
-from dgpbench.report.grid import Entry, Grid, Line
+from dgpbench.report.grid import Entry, Grid, Line, plain
 from dgpbench.report.notes import rule_notes, state_notes, title
 from dgpbench.report.numbers import cell_frame, gap_of
 from dgpbench.report.table import Table
+from dgpbench.report.verdict import counts, verdict
 from dgpbench.report.views import ours_entry, published_entry, row_head, variant_blocks
 
 HOW = "difference: ours minus published; in s.e.: over the root of the sum of both squared standard errors"
@@ -32,6 +34,7 @@ def comparison(table: Table) -> Grid:
             published_entry(found, False, fmt),
             Entry(f"{gap.value:+{fmt}}", value=gap.value) if gap else Entry(),
             Entry(f"{gap.ratio:+.1f}", value=gap.ratio) if gap and gap.ratio is not None else Entry(),
+            Entry(verdict(table, (row, column)) or ""),
         )
         lines.append(Line((row,), entries))
     notes = [] if lines else ["none of these cells has been run yet"]
@@ -39,16 +42,47 @@ def comparison(table: Table) -> Grid:
         HOW,
         *([ZERO] if any(c.published and c.published.error == 0 for c in table.cells.values()) else []),
     ]
-    notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0)]
+    notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0), *_explanations(table)]
     return Grid(
         f"{spec.name}-compared",
         f"{title(table)}: ours against published",
         spec.units,
         (row_head(table),),
-        ("model", "splits", "ours", "published", "difference", "in s.e."),
+        ("model", "splits", "ours", "published", "difference", "in s.e.", "verdict"),
         tuple(lines),
-        cell_frame(table),
+        lambda: cell_frame(table),
         tuple(notes),
         tuple(missing.summary(table.cells.values())),
         variant_blocks(table),
     )
+
+
+def _explanations(table: Table) -> list[str]:
+    """What explains a cell, named by its run."""
+    return [
+        f"{at[0]}, {at[1]}: explained by {' '.join(other.cell.place.words)} ({other.why})"
+        for at, other in table.explaining.items()
+        if verdict(table, at) == "explained"
+    ]
+
+
+def counted(tables: Sequence[Table]) -> Grid:
+    """One line per table that has both sides: cells compared, within 2 and 3 s.e., explained, open."""
+    lines = []
+    for table in tables:
+        if table.spec.ours == "perf":  # times of other machines
+            continue
+        found = counts(verdict(table, at) for at in table.cells)
+        if any(found.values()):
+            lines.append({"table": " ".join([table.spec.name, *table.spec.chosen]), **found})
+    if len(lines) > 1:
+        lines.append(
+            {"table": "all", **{k: sum(line[k] for line in lines) for k in lines[0] if k != "table"}}
+        )
+    notes = (
+        "within k s.e.: below the quantile of Student's t for k combined standard errors (few splits count "
+        "for less), or within 0.05 nat where the printed error is 0.00",
+        "explained: another run that the table's file names agrees with print; open: neither",
+        *(("no cell has both ours and a published number",) if not lines else ()),
+    )
+    return plain("Ours against published, counted", lines, name="counted", notes=notes)

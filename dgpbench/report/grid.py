@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOTHING = "–"
 
@@ -39,11 +42,18 @@ class Grid:
     heads: tuple[str, ...]
     columns: tuple[str, ...]
     lines: tuple[Line, ...]
-    data: pd.DataFrame
+    numbers: pd.DataFrame | Sequence[dict] | Callable[[], pd.DataFrame]  # behind the entries; see `data`
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     blocks: tuple[Grid, ...] = field(default=())  # smaller tables below: variants
     hint: str = "--missing lists every command:"  # how to get all that is missing
+
+    @property
+    def data(self) -> pd.DataFrame:
+        """The numbers as a frame; pandas is loaded for them and not before."""
+        import pandas as pd
+
+        return self.numbers() if callable(self.numbers) else pd.DataFrame(self.numbers)
 
     def textual(self, column: int) -> bool:
         """True if a column holds words, to be set to the left."""
@@ -71,7 +81,7 @@ def with_error(mean: float, error: float | None, spec: str = ".2f") -> str:
 
 def plain(
     title: str,
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Sequence[dict],
     formats: dict[str, str] | None = None,
     *,
     name: str = "",
@@ -79,11 +89,16 @@ def plain(
     heads: int = 1,
     notes: tuple[str, ...] = (),
 ) -> Grid:
-    """A frame as a grid: the first `heads` columns are labels, numbers in the formats given (default .4g)."""
+    """A frame, or mappings of the same names, as a grid: the first `heads` columns are labels, numbers in the
+    formats given (default .4g)."""
     formats = formats or {}
-    labels, rest = list(frame.columns[:heads]), list(frame.columns[heads:])
+    if isinstance(frame, Sequence):
+        names, rows = list(frame[0]) if frame else [], list(frame)
+    else:
+        names, rows = list(frame.columns), [row for _, row in frame.iterrows()]
+    labels, rest = names[:heads], names[heads:]
     lines = []
-    for _, row in frame.iterrows():
+    for row in rows:
         entries = tuple(_entry(row[column], formats.get(column, ".4g")) for column in rest)
         lines.append(Line(tuple(str(row[label]) for label in labels), entries))
     return Grid(name, title, caption, tuple(labels), tuple(rest), tuple(lines), frame, notes)

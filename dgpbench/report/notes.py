@@ -46,6 +46,9 @@ def state_notes(table: Table, idle: int) -> list[str]:
     notes = []
     if table.expected:
         notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed")
+    others = sum(unit.is_community for cell in table.cells.values() for unit in cell.units)
+    if others:
+        notes.append(f"ours: {others} splits from results/community/: consistent, not re-run")
     if idle:
         notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
     reasons: dict[str, list[str]] = {}

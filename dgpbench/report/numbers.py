@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
 from dgpbench.report.rules import Difference, Summary, difference, overlapping, summarise
 from dgpbench.report.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def _summary(table: Table, row: str, column: str, side: str) -> Summary | None:
@@ -40,6 +43,8 @@ def gap_of(cell: Cell, ours: Summary | None) -> Difference | None:
 
 def cell_frame(table: Table) -> pd.DataFrame:
     """Every cell as one line of numbers: what --format csv prints."""
+    import pandas as pd
+
     bold = {
         side: {row: bold_columns(table, row, side) for row in table.spec.rows}
         for side in ("ours", "published")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-
 from dgpbench.report.grid import Grid, plain
 from dgpbench.report.table import Table
 
@@ -29,4 +27,4 @@ def overview(tables: list[Table], folder: Path) -> Grid:
         f"records from {folder} and its reference/; ours: splits done / expected",
         "dgpbench tables 5.1 prints one; --compare, --stats, --calibration, --frontier, --missing, --format",
     )
-    return plain("Tables", pd.DataFrame(lines), name="overview", notes=notes)
+    return plain("Tables", lines, name="overview", notes=notes)

@@ -79,6 +79,7 @@ class Published:
     note: str
     source: str
     table: str
+    runs: int | None = None  # behind the mean
 
     @property
     def doubtful(self) -> bool:
@@ -127,6 +128,11 @@ def protocols() -> dict[str, Protocol]:
     return {name: Protocol(**fields) for name, fields in _tree()["protocols"].items()}
 
 
+def published_names(dataset: str) -> set[str]:
+    """Names that a dataset of the catalogue has in publications."""
+    return {dataset, *(name for name, ours in _tree()["datasets"].items() if ours == dataset)}
+
+
 def log_std(dataset: str) -> float | None:
     """Log of the targets' deviation: a standardised log density minus it is in original units."""
     return _tree()["log_std"].get(dataset)
@@ -147,7 +153,8 @@ def _places() -> dict[tuple[str, str, str], list[Line]]:
 
 
 def find(wanted: dict) -> Published | None:
-    """The one line that fits `wanted` (fields of KEYS; `error_divisor` overrules the protocol's).
+    """The one line that fits `wanted` (fields of KEYS). `error_divisor` overrules the protocol's; `scale`,
+    such as -1, turns the number into the table's.
 
     UserError if several fit: a spec must name a cell, not a set of them.
     """
@@ -163,9 +170,20 @@ def find(wanted: dict) -> Published | None:
     if not fitting:
         return None
     line = fitting[0]
-    divisor = wanted.get("error_divisor") or protocols()[line.protocol].divisor(line.dataset)
-    error = None if line.stderr is None or divisor is None else line.stderr / divisor
-    return Published(line.value, line.stderr, error, line.confidence, line.note, line.source, line.table)
+    protocol, scale = protocols()[line.protocol], wanted.get("scale", 1)
+    divisor = wanted.get("error_divisor") or protocol.divisor(line.dataset)
+    printed = None if line.stderr is None else line.stderr * abs(scale)
+    error = None if printed is None or divisor is None else printed / divisor
+    return Published(
+        line.value * scale,
+        printed,
+        error,
+        line.confidence,
+        line.note,
+        line.source,
+        line.table,
+        protocol.repeats(line.dataset),
+    )
 
 
 @lru_cache(maxsize=1)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 NON_GAUSSIAN = 0.99  # italics where the median Shapiro W is below
 
@@ -49,6 +50,8 @@ def overlapping(summaries: Mapping[str, Summary | None], better: str) -> set[str
 
 def median_difference(frame: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Median over common dataset-split pairs of value minus baseline: columns median, n; by column."""
+    import pandas as pd
+
     wide = _wide(frame)
     if baseline not in wide:
         return pd.DataFrame(columns=["median", "n"], dtype=float)
@@ -62,6 +65,8 @@ def average_ranks(frame: pd.DataFrame, better: str) -> pd.DataFrame:
 
     Ranks ascend: the best of k has k. Ties share the mean of their ranks.
     """
+    import pandas as pd
+
     wide = _wide(frame).dropna()
     ranks = wide.rank(axis=1, ascending=better == "higher")
     return pd.DataFrame({"mean": ranks.mean(), "error": ranks.sem(), "n": ranks.count()})

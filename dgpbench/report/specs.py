@@ -81,6 +81,7 @@ class Spec:
     footers: tuple[str, ...] = ()
     printed_footers: dict = field(default_factory=dict)
     variants: dict[str, dict] = field(default_factory=dict)
+    explained: tuple[dict, ...] = ()  # rows, columns, and the variant whose runs explain their difference
     notes: tuple[str, ...] = ()
     source: str | None = None  # of the published numbers
     chosen: tuple[str, ...] = ()  # variants in force
@@ -97,6 +98,7 @@ PUBLISHED_FIELDS = {
     "n",
     "error",
     "error_divisor",
+    "scale",
 }
 OWN_FIELDS = {
     "title",
@@ -110,6 +112,7 @@ OWN_FIELDS = {
     "footers",
     "printed_footers",
     "variants",
+    "explained",
     "notes",
     "rows",
     "columns",
@@ -135,7 +138,7 @@ def load(name: str, variants: Sequence[str] = (), config_dirs: Sequence[str] = (
         raise UserError(f"cannot read the table {path}: {' '.join(str(error).split())}") from None
     spec = parse(path.stem, tree)
     for variant in variants:
-        spec = _with_variant(spec, variant)
+        spec = with_variant(spec, variant)
     if not config_dirs:
         return spec
     dirs = tuple(config_dirs)
@@ -148,7 +151,8 @@ def _packaged(name: str) -> Path:
     if name.lower() not in known:
         hint = did_you_mean(name, known.values())
         raise UserError(
-            f"no table '{name}'{hint}; `dgpbench tables` lists them, or name a yaml file of your own"
+            f"no table or dataset '{name}'{hint}; `dgpbench tables` and `dgpbench data list` list them, or "
+            "name a yaml file of your own"
         )
     return FOLDER / f"{known[name.lower()]}.yaml"
 
@@ -176,7 +180,7 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
             place = Place(row["label"], column["label"], **merged, published=_wanted(published, row, column))
             places[row["label"], column["label"]] = place
     rest = {key: tree[key] for key in OWN_FIELDS - {"rows", "columns", "published"} if key in tree}
-    for key in ("footers", "notes"):
+    for key in ("footers", "notes", "explained"):
         rest[key] = tuple(rest.get(key, ()))
     spec = Spec(
         name=name,
@@ -201,6 +205,13 @@ def _consistent(spec: Spec) -> None:
     for name, (given, allowed) in choices.items():
         if given - set(allowed):
             raise UserError(f"table {spec.name}: {name} must be one of: {', '.join(allowed)}")
+    for entry in spec.explained:
+        _known(f"table {spec.name}, explained", entry, {"rows", "columns", "variant", "why"})
+        for name, allowed in (("rows", spec.rows), ("columns", spec.columns)):
+            if set(entry.get(name, ())) - set(allowed):
+                raise UserError(f"table {spec.name}: explained {name} must be of: {', '.join(allowed)}")
+        if entry.get("variant") not in spec.variants or not entry.get("why"):
+            raise UserError(f"table {spec.name}: explained needs why, and a variant of: {[*spec.variants]}")
     for metric in {place.metric for place in spec.places.values() if place.metric}:
         try:
             find_metric(metric)
@@ -245,7 +256,7 @@ def _known(where: str, given: dict, allowed: set[str]) -> None:
             raise UserError(f"{where}: unknown field '{key}'{did_you_mean(key, allowed)}")
 
 
-def _with_variant(spec: Spec, name: str) -> Spec:
+def with_variant(spec: Spec, name: str) -> Spec:
     """Spec of the same table with another set of experiments, or another metric of the same records."""
     if name not in spec.variants:
         offered = did_you_mean(name, spec.variants) if spec.variants else "; it has none"

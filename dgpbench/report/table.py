@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING, NamedTuple
 
 from dgpbench.report import cells as cells_module
 from dgpbench.report.cells import Cell, Records, Variant
 from dgpbench.report.published import find
 from dgpbench.report.rules import Summary, summarise
-from dgpbench.report.specs import Spec
+from dgpbench.report.specs import Spec, with_variant
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ["row", "column", "split", "value"]
+
+
+class Explanation(NamedTuple):
+    """The run of another variant beside a cell, and what its agreement with print would mean."""
+
+    cell: Cell
+    why: str
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,7 @@ class Table:
     spec: Spec
     cells: dict[tuple[str, str], Cell]
     variants: list[Variant]
+    explaining: dict[tuple[str, str], Explanation] = field(default_factory=dict)
 
     def ours(self, row: str, column: str) -> Summary | None:
         cell = self.cells[row, column]
@@ -38,6 +48,8 @@ class Table:
 
     def frame(self) -> pd.DataFrame:
         """Ours, one line per cell and split."""
+        import pandas as pd
+
         lines = [
             (*at, split, value) for at, cell in self.cells.items() for split, value in cell.values.items()
         ]
@@ -45,6 +57,8 @@ class Table:
 
     def published_frame(self) -> pd.DataFrame:
         """Published, one line per cell: dataset means, as printed. Doubtful cells are left out."""
+        import pandas as pd
+
         lines = [(*at, 0, found.mean) for at in self.cells if (found := self.published(*at))]
         return pd.DataFrame(lines, columns=COLUMNS)
 
@@ -73,7 +87,21 @@ def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Tabl
     if spec.ours == "perf":
         return Table(spec, _perf_cells(spec, perf_files), [])
     cells = cells_module.fill(spec, records)
-    return Table(spec, cells, cells_module.variants(spec, cells, records))
+    return Table(spec, cells, cells_module.variants(spec, cells, records), _explaining(spec, records))
+
+
+def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanation]:
+    """The cells of other variants that the spec names as explanations; those that have been run."""
+    found = {}
+    for entry in () if spec.chosen else spec.explained:
+        other = with_variant(spec, entry["variant"])
+        chosen = {
+            at: p for at, p in other.places.items() if at[0] in entry["rows"] and at[1] in entry["columns"]
+        }
+        for at, cell in cells_module.fill(replace(other, places=chosen), records).items():
+            if cell.values:
+                found[at] = Explanation(cell, entry["why"])
+    return found
 
 
 def _perf_cells(spec: Spec, files: Sequence[Path]) -> dict[tuple[str, str], Cell]:

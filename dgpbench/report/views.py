@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
@@ -18,6 +18,9 @@ from dgpbench.report.rules import (
     summarise,
 )
 from dgpbench.report.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN_LINKS = 25
 
@@ -43,7 +46,7 @@ def side_by_side(table: Table, show: str = "both") -> Grid:
         (row_head(table), ""),
         spec.columns,
         tuple(lines),
-        cell_frame(table),
+        lambda: cell_frame(table),
         tuple(notes),
         tuple(missing.summary(table.cells.values())),
         variant_blocks(table),
@@ -98,6 +101,8 @@ def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
         lines.append(f"no record of splits {few(cell.missing)}: {command}")
     if w:
         lines.append(f"median Shapiro W {w.mean:.4f}")
+    if others := sum(unit.is_community for unit in cell.units):
+        lines.append(f"{others} of these from results/community/: consistent, not re-run")
     if cell.config_key:
         lines.append(f"experiment {cell.place.experiment}, config {cell.config_key[:8]}")
     return tuple(lines)
@@ -183,7 +188,7 @@ def variant_blocks(table: Table) -> tuple[Grid, ...]:
     return (
         plain(
             "Variants: other settings, never averaged in",
-            pd.DataFrame(lines),
+            lines,
             name=f"{table.spec.name}-variants",
         ),
     )

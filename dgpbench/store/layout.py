@@ -8,13 +8,15 @@ from pathlib import Path
 
 RECORD = "record.json"
 REFERENCE = "reference"  # folder of compressed records that come with the project; no dataset has this name
+COMMUNITY = "community"  # the same for records of others: consistent, not run again
+PACKED = (REFERENCE, COMMUNITY)
 KEY_LENGTHS = (8, 64)  # the whole key where two keys share their first eight digits
 
 
 def slug(name: str) -> str:
     """A name as one safe path component."""
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip(".") or "_"
-    return f"{safe}_" if safe == REFERENCE else safe[:80]
+    return f"{safe}_" if safe in PACKED else safe[:80]
 
 
 def unit_folder(results: str | Path, labels: dict, key: str, digits: int = KEY_LENGTHS[0]) -> Path:
@@ -35,14 +37,23 @@ def labels_of(cfg: dict) -> dict:
     return {**names, "split": cfg["split"]}
 
 
-def packaged_reference() -> Path | None:
-    """The reference records that come with dgpbench: in the installed package, or in the clone's results."""
+def packaged(name: str = REFERENCE) -> Path | None:
+    """A folder of records that comes with dgpbench: in the installed package, or in the clone's results."""
     package = Path(__file__).resolve().parent.parent
-    found = (package / REFERENCE, package.parent / "results" / REFERENCE)
+    found = (package / name, package.parent / "results" / name)
     return next((folder for folder in found if folder.is_dir()), None)
 
 
 def reference_folders(results: str | Path) -> list[Path]:
     """Where reference records are: those of the results folder first, then those that come with dgpbench."""
-    folders = [Path(results) / REFERENCE, packaged_reference()]
+    return _folders(results, REFERENCE)
+
+
+def known_folders(results: str | Path) -> list[Path]:
+    """Reference records, then those of others."""
+    return [folder for name in PACKED for folder in _folders(results, name)]
+
+
+def _folders(results: str | Path, name: str) -> list[Path]:
+    folders = [Path(results) / name, packaged(name)]
     return list({folder.resolve(): folder for folder in folders if folder is not None}.values())

@@ -14,7 +14,7 @@ from pathlib import Path
 from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
 from dgpbench.store import seal
-from dgpbench.store.layout import RECORD, REFERENCE, labels_of, unit_folders
+from dgpbench.store.layout import COMMUNITY, PACKED, RECORD, REFERENCE, labels_of, unit_folders
 from dgpbench.store.migrate import migrate
 from dgpbench.store.schema import SCHEMA_VERSION, validate_record
 from dgpbench.store.untrusted import MAX_BYTES, open_regular, parse_json, read_regular
@@ -33,6 +33,11 @@ class Unit:
     @property
     def is_reference(self) -> bool:
         return self.path.name != RECORD
+
+    @property
+    def is_community(self) -> bool:
+        """True for a record of others: consistent, not run again."""
+        return self.is_reference and self.path.parent.name == COMMUNITY
 
     @property
     def folder(self) -> Path:
@@ -97,7 +102,7 @@ def scan(
 ) -> list[Unit]:
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
-    `reference` names the folders of reference records; true stands for that of `results`. Of several records
+    `reference` names the folders of reference records; true stands for those of `results`. Of several records
     with one key the first in this order stays: the user's own before reference, done before not done, the
     latest. Without `traces`, training.trace is left out: of ten thousand records it is most of the memory.
     Without `trials`, those of `dgpbench tune` are left out: they have no test metrics and stand beside no
@@ -110,7 +115,7 @@ def scan(
             unit, other = sorted((found[key], unit), key=_rank, reverse=True)
             warn(f"{other.path} has the same key as {unit.path}; it is left out")
         found[key] = unit
-    folders = [Path(results) / REFERENCE] if reference is True else reference or ()
+    folders = [Path(results) / name for name in PACKED] if reference is True else reference or ()
     for folder in folders:
         for unit in packed_units(folder, warn, traces):
             held = found.get(unit.record["key"])
@@ -141,7 +146,7 @@ def folders(results: str | Path, warn: Warn = to_stderr) -> Iterator[str]:
 
 
 def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
-    """Folders `depth` levels below, in name order; hidden ones and the reference folder left out."""
+    """Folders `depth` levels below, in name order; hidden ones and those of packed records left out."""
     try:
         names = sorted(e.name for e in os.scandir(top) if e.name[0] != "." and e.is_dir())
     except (FileNotFoundError, NotADirectoryError):
@@ -152,7 +157,7 @@ def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
     for name in names:
         if depth == 1:
             yield os.path.join(top, name)
-        elif depth < 4 or name != REFERENCE:
+        elif depth < 4 or name not in PACKED:
             yield from _folders(os.path.join(top, name), depth - 1, warn)
 
 

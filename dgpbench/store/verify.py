@@ -23,16 +23,16 @@ def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> in
     count = 0
     for unit in scan_own(results, problem):
         count += 1
-        for text in (*_record_problems(unit.record), *_place_problems(results, unit), *_files(unit)):
+        for text in (*record_problems(unit.record), *_place_problems(results, unit), *file_problems(unit)):
             problem(f"{unit.path}: {text}")
     for unit in reference_units(results, problem) if reference else ():
         count += 1
-        for text in _record_problems(unit.record):
+        for text in record_problems(unit.record):
             problem(f"{unit.path}: record {unit.record['key'][:8]}: {text}")
     return count
 
 
-def _record_problems(record: dict) -> Iterator[str]:
+def record_problems(record: dict) -> Iterator[str]:
     """What is wrong with config and keys. A config that names code of others is not checked: that would take
     a call of it."""
     checks: list[tuple[Callable[..., None], dict]] = [(check_keys, record)]
@@ -52,7 +52,7 @@ def _place_problems(results: Path, unit: Unit) -> Iterator[str]:
         yield "it does not lie where its names and its key belong"
 
 
-def _files(unit: Unit) -> Iterator[str]:
+def file_problems(unit: Unit) -> Iterator[str]:
     """What is wrong with the companions: content, form, and metrics that do not follow from predictions."""
     record = unit.record
     if record["status"] == "done" and PARAMS not in record["files"]:

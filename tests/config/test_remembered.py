@@ -10,7 +10,8 @@ from dgpbench.config.composition import compose
 from dgpbench.config.keys import run_key
 from dgpbench.config.tree import conf_dir
 
-WORDS = ["model=dgp3", "dataset=boston", "budget.steps=7"]
+HYDRA = "inference.encoder=[20,20]"  # a list is not plain: Hydra composes it
+WORDS = ["model=dgp3", "dataset=boston", "budget.steps=7", HYDRA]
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_a_changed_conf_file_is_another_config(cache, hydra_calls, tmp_path):
     (tmp_path / "own" / "model").mkdir(parents=True)
     mine = tmp_path / "own" / "model" / "mine.yaml"
     shutil.copy(conf_dir() / "model" / "dgp2.yaml", mine)
-    words = ["model=mine", "dataset=boston"]
+    words = ["model=mine", "dataset=boston", HYDRA]
     before = compose(words, [tmp_path / "own"])
     cache()
     mine.write_text(mine.read_text() + "num_inducing: 17\n")

@@ -12,8 +12,8 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def test_changes_of_a_config_are_not_remembered(own_cache):
-    first = compose(["model=sgp", "seed=7"])
+    first = compose(["model=sgp", "seed=7", "inference.encoder=[20,20]"])
     first["threads"] = 5
     first["paths"]["results"] = "elsewhere"
-    again = compose(["model=sgp", "seed=7"])
+    again = compose(["model=sgp", "seed=7", "inference.encoder=[20,20]"])
     assert again["threads"] is None and again["paths"]["results"] != "elsewhere"

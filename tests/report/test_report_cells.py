@@ -10,7 +10,7 @@ from report_units import config, data_hash, plain_units, record, unit, units, wr
 from dgpbench.config import config_key
 from dgpbench.errors import UserError
 from dgpbench.report import specs
-from dgpbench.report.cells import Records, cell_config
+from dgpbench.report.cells import Records, cell_key
 from dgpbench.report.load import load_tables, tables_of
 from dgpbench.report.missing import commands, run_command
 from dgpbench.report.table import build
@@ -102,8 +102,8 @@ def test_composing_once_per_experiment_gives_the_keys_of_composing_each(dataset,
     place = specs.load("S7").places["boston", "DGP 3"]
     place = type(place)(**{**place.__dict__, "overrides": overrides})
     whole = config("dsvi2017_dgp3", dataset, overrides)
-    quick = cell_config(place, {"name": dataset, "task": whole["dataset"]["task"]})
-    assert config_key(quick, "0" * 64) == config_key(whole, "0" * 64)
+    known = (("name", dataset), ("task", whole["dataset"]["task"]))
+    assert cell_key(place.words, (), known, "0" * 64) == config_key(whole, "0" * 64)
 
 
 def test_a_single_split_table_takes_split_0_and_its_overrides():
@@ -170,7 +170,7 @@ def test_reference_records_stand_behind_ones_own(tmp_path):
 
 
 def test_unknown_tables_and_variants_are_refused_with_the_nearest():
-    with pytest.raises(UserError, match="no table '5.11'; did you mean '5.1'"):
+    with pytest.raises(UserError, match="no table or dataset '5.11'; did you mean '5.1'"):
         specs.load("5.11")
     with pytest.raises(UserError, match="no variant 'exakt'; did you mean 'exact'"):
         specs.load("5.1", ["exakt"])

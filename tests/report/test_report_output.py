@@ -172,7 +172,7 @@ def test_latex_escapes():
 
 def test_bad_input_is_one_line_with_the_nearest_name(capsys, tmp_path):
     for words, said in (
-        (["5.9"], "no table '5.9'"),
+        (["5.9"], "no table or dataset '5.9'"),
         (["S7", "--variant", "x"], "no variant 'x'"),
         (["S7", "--stats", "--against", "x"], "no column 'x'"),
         (["--results", str(tmp_path / "none")], "no results folder"),

@@ -16,7 +16,7 @@ from dgpbench.store.scan import Unit
 
 def provenance(units: Sequence[Unit]) -> str:
     records = [unit.record for unit in units]
-    places = Counter(f"reference {unit.path.name}" if unit.is_reference else "own results" for unit in units)
+    places = Counter(_place(unit) for unit in units)
     facts = {
         "records": [f"{name}: {count}" for name, count in sorted(places.items())],
         "status": _counted(record["status"] for record in records),
@@ -44,3 +44,9 @@ def _counted(values: Iterable) -> list[str]:
 
 def _span(times: list[str]) -> list[str]:
     return [f"{min(times)} to {max(times)}"] if times else []
+
+
+def _place(unit: Unit) -> str:
+    if unit.is_community:
+        return f"community {unit.path.name} (consistent, not re-run)"
+    return f"reference {unit.path.name}" if unit.is_reference else "own results"

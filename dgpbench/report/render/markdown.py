@@ -9,17 +9,23 @@ from dgpbench.report.grid import Entry, Grid
 def render(grid: Grid) -> str:
     lines = [f"### {grid.title}", ""]
     lines += [f"{grid.caption}", ""] if grid.caption else []
-    lines += [
-        _row([*grid.heads, *grid.columns]),
-        _row(["---"] * len(grid.heads) + ["---:"] * len(grid.columns)),
-    ]
-    lines += [_row([*map(markdown, line.heads), *map(_cell, line.entries)]) for line in grid.lines]
+    lines += [body(grid)]
     lines += [""] + [f"- {markdown(note)}" for note in grid.notes]
     if grid.missing:
         lines += ["- missing:"] + [f"  - {markdown(text)}" for text in grid.missing]
     for block in grid.blocks:
         lines += ["", render(block)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def body(grid: Grid) -> str:
+    """The table alone."""
+    heads = [
+        _row([*grid.heads, *grid.columns]),
+        _row(["---"] * len(grid.heads) + ["---:"] * len(grid.columns)),
+    ]
+    rows = [_row([*map(markdown, line.heads), *map(_cell, line.entries)]) for line in grid.lines]
+    return "\n".join([*heads, *rows])
 
 
 def _row(cells: list[str]) -> str:

@@ -1,0 +1,93 @@
+"""Verdicts: whether a cell of ours agrees with print, given both errors and few splits.
+
+A gap counts as within k = 2 or 3 combined standard errors if it is below the quantile of Student's t that has
+the probability of k standard deviations, with Welch's degrees of freedom: with three splits 2 becomes up to
+4.5. For a single split of ours, the spread of single splits is taken from the printed error and its number of
+runs. An error printed as 0.00 may be anything below 0.005; there 0.05 nat is agreement too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dgpbench.report.cells import Cell
+from dgpbench.report.published import Published
+from dgpbench.report.rules import Summary, summarise
+from dgpbench.report.table import Table
+
+PRINTED_ZERO = 0.005  # an error printed as 0.00 is below this
+SLACK = 0.05  # nat, where the printed error is 0.00
+NORMAL = {2: 0.9772498680518208, 3: 0.9986501019683699}  # probability below k standard deviations
+JUDGED = ("within 2", "within 3", "explained", "open")
+UNJUDGED = "no error"
+
+
+class Gap(NamedTuple):
+    """Ours minus print with its combined standard error and degrees of freedom."""
+
+    value: float
+    error: float
+    freedom: float
+
+    def within(self, k: int) -> bool:
+        from scipy.special import stdtrit
+
+        factor = float(stdtrit(self.freedom, NORMAL[k])) if math.isfinite(self.freedom) else float(k)
+        return abs(self.value) <= factor * self.error
+
+
+def gap(ours: Summary, found: Published) -> Gap | None:
+    """None where print gives no standard error, or a number is not finite."""
+    if found.error is None or not math.isfinite(ours.mean - found.value):
+        return None
+    printed = found.error or PRINTED_ZERO
+    others = found.runs - 1 if found.runs and found.runs > 1 else math.inf
+    if ours.error is None:
+        if not found.runs or found.runs < 2:
+            return None
+        spread = printed * math.sqrt(found.runs)
+        return Gap(ours.mean - found.value, math.hypot(spread, printed), others)
+    combined = math.hypot(ours.error, printed)
+    freedom = combined**4 / (ours.error**4 / (ours.n - 1) + printed**4 / others)
+    return Gap(ours.mean - found.value, combined, freedom)
+
+
+def agreement(cell: Cell, ours: Summary | None, found: Published | None) -> str | None:
+    """One of JUDGED but `explained`, or UNJUDGED; None where there is nothing to compare."""
+    if ours is None or found is None or found.doubtful:
+        return None
+    between = gap(ours, found)
+    if between is None:
+        return UNJUDGED
+    nats = (cell.place.metric or "").startswith("test_loglik")
+    if between.within(2) or (nats and found.error == 0 and abs(between.value) <= SLACK):
+        return "within 2"
+    return "within 3" if between.within(3) else "open"
+
+
+def verdict(table: Table, at: tuple[str, str]) -> str | None:
+    """The agreement of a cell; an open one is explained if the run that its spec names agrees with print."""
+    cell = table.cells[at]
+    found = agreement(cell, table.ours(*at), cell.published)
+    other = table.explaining.get(at)
+    if found == "open" and other:
+        if agreement(other.cell, summarise(other.cell.values.values()), cell.published) == "within 2":
+            return "explained"
+    return found
+
+
+def counts(verdicts: Iterable[str | None]) -> dict[str, int]:
+    """Cells compared, within 2 and 3 combined standard errors (2 is among 3), explained, open; not judged."""
+    found = Counter(verdicts)
+    judged = sum(found[kind] for kind in JUDGED)
+    return {
+        "compared": judged,
+        "within 2 s.e.": found["within 2"],
+        "within 3 s.e.": found["within 2"] + found["within 3"],
+        "explained": found["explained"],
+        "open": found["open"],
+        "no printed error": found[UNJUDGED],
+    }
