@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgpbench.report.own.fill import DEFAULT_METRIC, Comparison
-from dgpbench.report.own.fill import compare as fill
+from dgpbench.report.comparison.fill import DEFAULT_METRIC, Comparison
+from dgpbench.report.comparison.fill import compare as fill
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ class Compared:
 
     def text(self, format: str = "markdown") -> str:
         """The tables with ranks, tests and what is missing, as `dgpbench compare --format` prints them."""
-        from dgpbench.report.own.output import render
+        from dgpbench.report.comparison.output import render
 
         return render(self.comparison, format)
 

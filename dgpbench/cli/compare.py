@@ -50,9 +50,9 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.report.comparison.fill import compare
+    from dgpbench.report.comparison.question import ask
     from dgpbench.report.metrics import METRICS, find_metric
-    from dgpbench.report.own.fill import compare
-    from dgpbench.report.own.question import ask
     from dgpbench.store.scan import scan
 
     question = ask(args.overrides, args.config_dir)  # what is wrong with the words is said before any run
@@ -72,8 +72,8 @@ def main(args: argparse.Namespace) -> int:
     )
     _print(comparison, args.format)
     if args.plot:
+        from dgpbench.report.comparison.plots import comparison_pictures
         from dgpbench.report.files import save_pictures
-        from dgpbench.report.own.plots import comparison_pictures
 
         pictures, undrawn = comparison_pictures(comparison)
         save_pictures(pictures, undrawn, Path(args.output), out=sys.stderr)
@@ -91,7 +91,7 @@ def _results(args: argparse.Namespace) -> Path:
 
 def _check_run(question, args: argparse.Namespace) -> None:
     """What --run needs, and that columns are comparable: known before anything is trained."""
-    from dgpbench.report.own.fair import refuse
+    from dgpbench.report.comparison.fair import refuse
 
     if not question.rows:
         raise UserError("--run needs the datasets, e.g. dataset=boston,energy")
@@ -116,7 +116,7 @@ def _run(args: argparse.Namespace, results: Path) -> None:
 
 def _print(comparison, name: str) -> None:
     if name == "terminal":
-        from dgpbench.report.own import view
+        from dgpbench.report.comparison import view
         from dgpbench.report.render.terminal import show
 
         for i, grid in enumerate(view.grids(comparison)):
@@ -124,6 +124,6 @@ def _print(comparison, name: str) -> None:
                 print()
             show(grid)
     else:
-        from dgpbench.report.own.output import render
+        from dgpbench.report.comparison.output import render
 
         sys.stdout.write(render(comparison, name))

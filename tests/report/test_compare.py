@@ -12,11 +12,11 @@ from report_units import plain_unit, plain_units, units, write
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
-from dgpbench.report.own import view
-from dgpbench.report.own.columns import columns_grid
-from dgpbench.report.own.fill import compare
-from dgpbench.report.own.latex import render as latex
-from dgpbench.report.own.question import ask
+from dgpbench.report.comparison import view
+from dgpbench.report.comparison.columns import columns_grid
+from dgpbench.report.comparison.fill import compare
+from dgpbench.report.comparison.latex import render as latex
+from dgpbench.report.comparison.question import ask
 from dgpbench.report.rules import Summary
 from dgpbench.report.significance import OVER_DATASETS, wilcoxon
 

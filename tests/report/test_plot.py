@@ -6,12 +6,12 @@ from report_units import plain_unit, write
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
+from dgpbench.report.comparison.plots import overview_pictures
 from dgpbench.report.figures.frontier import MOST_TICKS, second_ticks
 from dgpbench.report.figures.picture import THEMES, Nothing, columns_for
-from dgpbench.report.own import run_panels
-from dgpbench.report.own.choose import choose
-from dgpbench.report.own.plots import overview_pictures
-from dgpbench.report.own.run_picture import run_picture
+from dgpbench.report.runs import panels as run_panels
+from dgpbench.report.runs.choose import choose
+from dgpbench.report.runs.picture import run_picture
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import write_unit
 
@@ -142,7 +142,7 @@ def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     from dgpbench.config import compose
     from dgpbench.experiment import run_unit
     from dgpbench.models.base import create
-    from dgpbench.report.own.layers import _prepared, has_layers, layer_picture, layer_samples
+    from dgpbench.report.runs.layers import _prepared, has_layers, layer_picture, layer_samples
     from dgpbench.store import read
 
     paths = [f"paths.results={tmp_path / 'results'}", f"paths.datasets={tmp_path / 'datasets'}"]

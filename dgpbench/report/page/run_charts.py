@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dgpbench.errors import UserError
-from dgpbench.report.own.run_panels import PIT_BINS, recorded_pit, thin
 from dgpbench.report.page.svg import Chart
+from dgpbench.report.runs.panels import PIT_BINS, recorded_pit, thin
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 

@@ -10,10 +10,10 @@ import pandas as pd
 
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
+from dgpbench.report.comparison.columns import columns_grid, settings_text, training_seconds
+from dgpbench.report.comparison.fair import DIFFERENT, budget_text, marks, uneven
+from dgpbench.report.comparison.fill import Comparison, logarithms
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
-from dgpbench.report.own.columns import columns_grid, settings_text, training_seconds
-from dgpbench.report.own.fair import DIFFERENT, budget_text, marks, uneven
-from dgpbench.report.own.fill import Comparison, logarithms
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
 from dgpbench.report.views import SHOWN_LINKS, few

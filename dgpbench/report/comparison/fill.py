@@ -10,9 +10,9 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
 from dgpbench.report.cells import SHAPIRO, Cell, by_split
+from dgpbench.report.comparison.fair import refuse
+from dgpbench.report.comparison.question import Asked, Question, ask
 from dgpbench.report.metrics import Metric, find_metric, unit_words
-from dgpbench.report.own.fair import refuse
-from dgpbench.report.own.question import Asked, Question, ask
 from dgpbench.report.specs import CELL_FIELDS, Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from dgpbench.config.protocol import is_trial
 from dgpbench.report.cells import Cell, by_split
+from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.metrics import Metric
-from dgpbench.report.own.fill import Comparison
 from dgpbench.report.specs import CELL_FIELDS, Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label, differences
@@ -31,16 +32,9 @@ class Method:
         return " ".join(part for part in (self.model, self.settings) if part)
 
 
-def is_trial(record: dict) -> bool:
-    """Whether a run served to choose settings: it has no test metrics and is compared with nothing."""
-    scored = record["config"].get("protocol", {}).get("evaluate", "test")
-    untested = record["status"] == "done" and not any(name[:5] == "test_" for name in record["metrics"])
-    return scored != "test" or untested
-
-
 def methods(units: Iterable[Unit]) -> list[Method]:
     """Methods in the order of their names. Data of one name that are not the same go by their hash too."""
-    units = [unit for unit in units if not is_trial(unit.record)]
+    units = [unit for unit in units if not is_trial(unit.record["config"])]
     hashes: dict[str, set] = {}
     for unit in units:
         hashes.setdefault(dataset_label(unit.record), set()).add(unit.record["data_hash"])
