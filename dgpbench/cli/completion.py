@@ -91,6 +91,7 @@ FLAGS = {
         "--run",
         "--metric",
         "--against",
+        "--tuned",
         "--format",
         "--plot",
         "--output",
