@@ -146,10 +146,7 @@ def test_refits_of_all_splits_are_one_column_beside_the_untuned(place):
     assert table["done"]["ridge"] == 3 and table["missing"].sum() == 0
     assert "model.penalty: best of 2 by validation log-likelihood" in found.text()
     (label,) = [m.settings for m in methods(scan("results")) if "tuned" in m.settings]
-    assert label == "tuned:model.penalty" and set(chosen.values()) <= {
-        "model.penalty=1.0",
-        "model.penalty=300",
-    }
+    assert label == "tuned:model.penalty"
     with pytest.raises(UserError, match="no refits of these columns"):
         dgpbench.compare(
             *words, "model.penalty=7", "protocol.train_fraction=0.5", config_dirs=[place], tuned=True
