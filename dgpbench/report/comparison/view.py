@@ -123,7 +123,7 @@ def _footers(comparison: Comparison) -> list[Line]:
                 continue
             mean, error = float(ranks["mean"][column]), ranks["error"][column]
             summary = Summary(mean, None if error != error else float(error), 1)
-            entries.append(Entry(shown(summary, 2), f"{int(ranks.n[column])} sets", value=mean))
+            entries.append(Entry(shown(summary, 2), _sets(int(ranks.n[column])), value=mean))
         lines.append(Line(("average rank (1 = best)",), tuple(entries), "footer"))
     if comparison.metric.better and (wins := _wins(comparison)):
         entries = [Entry(wins.get(column, NOTHING)) for column in spec.columns]
@@ -132,6 +132,10 @@ def _footers(comparison: Comparison) -> list[Line]:
     if any(entry.value is not None for entry in entries):
         lines.append(Line(("training seconds",), tuple(entries), "footer"))
     return lines
+
+
+def _sets(count: int) -> str:
+    return f"{count} set{'' if count == 1 else 's'}"
 
 
 def _wins(comparison: Comparison) -> dict[str, str]:
