@@ -9,7 +9,7 @@ ARGS ?=
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint perf perf-envs repro clean
+.PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint docs perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -92,6 +92,11 @@ lint: $(STAMP)  ## check style, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+docs: $(STAMP)  ## the documentation site in site/index.html (Python 3.11 or later); reads from the disk, loads nothing
+	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { \
+	  echo "the site needs mkdocs, which is installed with Python 3.11 or later: make docs PYTHON=python3.11" >&2; exit 1; }
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q && echo "site/index.html"
+
 repro: $(STAMP)  ## run the published tables' cells, cheapest first, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
@@ -112,9 +117,9 @@ perf-envs: $(STAMP)  ## make the peers' environments in .perf-envs (or DGPBENCH_
 	} || echo "note: $(peer) cannot be installed (see above): measured without it" >&2;) :
 
 .PHONY: test-browser
-test-browser: $(STAMP)  ## the report page in headless Chromium (Debian: apt-get install chromium chromium-driver)
-	@$(BIN)/python -m pytest tests/browser/check_report.py $(ARGS)
+test-browser: $(STAMP)  ## the report page, and site/ of make docs, in headless Chromium (Debian: apt-get install chromium chromium-driver)
+	@$(BIN)/python -m pytest tests/browser/check_report.py tests/browser/check_docs.py $(ARGS)
 
 clean:  ## remove .venv and build products; datasets/ and results/ stay
-	@rm -rf $(VENV) build dist .ruff_cache .pytest_cache *.egg-info
+	@rm -rf $(VENV) build dist site .ruff_cache .pytest_cache *.egg-info
 	@find dgpbench tests -name __pycache__ -type d -prune -exec rm -rf {} +
