@@ -5,6 +5,7 @@ PYTHON ?= $(or $(firstword $(foreach p,python3 python3.12 python3.11 python3.10,
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS := $(VENV)/.docs
 ARGS ?=
 JOBS ?= 2
 
@@ -56,7 +57,7 @@ run: $(STAMP)  ## train and evaluate; ARGS="model=dgp3 dataset=kin8nm" passes ov
 test: $(STAMP)  ## run the fast tests in JOBS=2 processes; ARGS are passed to pytest
 	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
-test-slow: $(STAMP)  ## run the tests marked slow: chains, kills, docs that train
+test-slow: $(STAMP) $(DOCS)  ## run the tests marked slow: chains, kills, docs that train, the site, the notebooks
 	@$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)
 
 # Ray comes into an environment of its own that also sees the packages of .venv.
@@ -92,9 +93,16 @@ lint: $(STAMP)  ## check style, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-docs: $(STAMP)  ## the documentation site in site/index.html (Python 3.11 or later); reads from the disk, loads nothing
+$(DOCS): constraints-docs.txt requirements-docs.lock $(STAMP)
+	@echo "Installing what the documentation site and the notebooks need into $(VENV) (once)"
+	@$(PIP) --no-deps --require-hashes -r requirements-docs.lock || { [ "$(LOCK)" != strict ] || exit 1; \
+	  echo "note: not all files of requirements-docs.lock can be had here; the same versions without their sha256" >&2; \
+	  $(PIP) -c constraints.txt -c constraints-docs.txt -e '.[docs]'; }
+	@touch $@
+
+docs: $(DOCS)  ## the documentation site, site/index.html (Python 3.11 or later): from the disk, without network
 	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { \
-	  echo "the site needs mkdocs, which is installed with Python 3.11 or later: make docs PYTHON=python3.11" >&2; exit 1; }
+	  echo "the site needs Python 3.11 or later: make clean, then make docs PYTHON=python3.11" >&2; exit 1; }
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q && echo "site/index.html"
 
 repro: $(STAMP)  ## run the published tables' cells, cheapest first, records to results/reference; BUDGET=2h

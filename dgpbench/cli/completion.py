@@ -111,6 +111,7 @@ FLAGS = {
         "--export",
         "--config-dir",
         "--results",
+        "--reference",
         "--no-reference",
         "--help",
     ),
