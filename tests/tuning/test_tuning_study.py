@@ -153,6 +153,22 @@ def test_refits_of_all_splits_are_one_column_beside_the_untuned(place):
         )
 
 
+def test_refits_are_found_though_older_configs_lack_later_fields():
+    from dgpbench.config.upgrade import complete
+    from dgpbench.report.comparison.tuned import refits
+    from dgpbench.store.scan import Unit
+
+    words = ["model=sgp", "dataset=energy"]
+    chosen = compose(
+        [*words, "inference.adam.learning_rate=0.02", "tuned='inference.adam.learning_rate: best'"]
+    )
+    record = {"config": complete(chosen), "split": 0, "seed": 0, "status": "done", "finished": "2026"}
+    assert list(refits(compose(words), [Unit(record, Path("record.json"))])) == [
+        "inference.adam.learning_rate: best"
+    ]
+    assert not refits(compose([*words, "budget.steps=7"]), [Unit(record, Path("record.json"))])
+
+
 def test_failed_trials_are_counted_and_never_chosen(place):
     study = search((*WORDS, "model.penalty=13,1,0.1"), 5, 0, "random", [place], here)
     assert [trial.status for trial in study.ranked(0)] == ["done", "done", "failed"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgpbench.config.keys import settings
+from dgpbench.config.keys import hashed, settings
 from dgpbench.store.scan import Unit
 
 
@@ -36,7 +36,7 @@ def _agree(config: dict, theirs: dict, names: Sequence[str]) -> bool:
 def _rest(config: dict, names: Sequence[str]) -> dict:
     """Settings without the names; of a group, such as model, without all its fields."""
     parts = tuple(f"{name}." for name in names)
-    flat = settings(config)
+    flat = hashed(settings(config))
     return {name: v for name, v in flat.items() if name not in names and not name.startswith(parts)}
 
 
