@@ -5,13 +5,14 @@ PYTHON ?= $(or $(firstword $(foreach p,python3 python3.12 python3.11 python3.10,
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS := $(VENV)/.docs
 ARGS ?=
 JOBS ?= 2
 
 export PYTHONDONTWRITEBYTECODE =  # tests start hundreds of processes: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint perf perf-envs repro clean
+.PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint docs perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -58,7 +59,7 @@ run: $(STAMP)  ## train and evaluate; ARGS="model=dgp3 dataset=kin8nm" passes ov
 test: $(STAMP)  ## run the fast tests in JOBS=2 processes; ARGS are passed to pytest
 	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
-test-slow: $(STAMP)  ## run the tests marked slow: chains, kills, docs that train
+test-slow: $(STAMP) $(DOCS)  ## run the tests marked slow: chains, kills, docs that train, the site, the notebooks
 	@$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)
 
 # Ray comes into an environment of its own that also sees the packages of .venv.
@@ -94,6 +95,18 @@ lint: $(STAMP)  ## check style, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+$(DOCS): constraints-docs.txt requirements-docs.lock $(STAMP)
+	@echo "Installing what the documentation site and the notebooks need into $(VENV) (once)"
+	@$(PIP) --no-deps --require-hashes -r requirements-docs.lock || { [ "$(LOCK)" != strict ] || exit 1; \
+	  echo "note: not all files of requirements-docs.lock can be had here; the same versions without their sha256" >&2; \
+	  $(PIP) -c constraints.txt -c constraints-docs.txt -e '.[docs]'; }
+	@touch $@
+
+docs: $(DOCS)  ## the documentation site, site/index.html (Python 3.11 or later): from the disk, without network
+	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { \
+	  echo "the site needs Python 3.11 or later: make clean, then make docs PYTHON=python3.11" >&2; exit 1; }
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q && echo "site/index.html"
+
 repro: $(STAMP)  ## run the published tables' cells, in the order of cells.txt, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
@@ -114,9 +127,9 @@ perf-envs: $(STAMP)  ## make the peers' environments in .perf-envs (or DGPBENCH_
 	} || echo "note: $(peer) cannot be installed (see above): measured without it" >&2;) :
 
 .PHONY: test-browser
-test-browser: $(STAMP)  ## the report page in headless Chromium (Debian: apt-get install chromium chromium-driver)
-	@$(BIN)/python -m pytest tests/browser/check_report.py $(ARGS)
+test-browser: $(STAMP)  ## the report page, and site/ of make docs, in headless Chromium (Debian: apt-get install chromium chromium-driver)
+	@$(BIN)/python -m pytest tests/browser/check_report.py tests/browser/check_docs.py $(ARGS)
 
 clean:  ## remove .venv and build products; datasets/ and results/ stay
-	@rm -rf $(VENV) build dist .ruff_cache .pytest_cache *.egg-info
+	@rm -rf $(VENV) build dist site .ruff_cache .pytest_cache *.egg-info
 	@find dgpbench tests -name __pycache__ -type d -prune -exec rm -rf {} +

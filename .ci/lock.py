@@ -1,4 +1,5 @@
-"""Write requirements.lock: the versions of constraints.txt with the sha256 of every file that pip may take.
+"""Write requirements.lock and requirements-docs.lock: the versions of constraints.txt and of
+constraints-docs.txt, with the sha256 of every file that pip may take.
 
     python .ci/lock.py            # asks the package index that pip is set to
 
@@ -63,8 +64,8 @@ def _python(tag) -> bool:
     return tag.interpreter in PYTHONS and tag.abi in (*PYTHONS, "none")
 
 
-def lines(index: str) -> Iterator[str]:
-    for line in (ROOT / "constraints.txt").read_text().splitlines():
+def lines(index: str, constraints: Path) -> Iterator[str]:
+    for line in constraints.read_text().splitlines():
         pinned, _, marker = (part.strip() for part in line.partition(";"))
         if not pinned or pinned.startswith("#"):
             continue
@@ -77,10 +78,13 @@ def lines(index: str) -> Iterator[str]:
 
 
 def main() -> None:
-    head = "# Made by .ci/lock.py from constraints.txt: pip install --require-hashes -r requirements.lock"
-    text = "\n".join([head, *lines(index_url())]) + "\n"
-    (ROOT / "requirements.lock").write_text(text)
-    print(f"{text.count('==')} packages, {text.count('--hash')} files in requirements.lock")
+    index = index_url()
+    for kind in ("", "-docs"):
+        source, lock = ROOT / f"constraints{kind}.txt", ROOT / f"requirements{kind}.lock"
+        head = f"# Made by .ci/lock.py from {source.name}: pip install --require-hashes -r {lock.name}"
+        text = "\n".join([head, *lines(index, source)]) + "\n"
+        lock.write_text(text)
+        print(f"{text.count('==')} packages, {text.count('--hash')} files in {lock.name}")
 
 
 if __name__ == "__main__":

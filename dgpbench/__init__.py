@@ -8,6 +8,7 @@
     dgpbench.results("dataset=energy")
     dgpbench.compare("model=sgp,dgp2", "dataset=energy,concrete").frame()
     dgpbench.tune("dataset=energy", "inference.adam.learning_rate=log(1e-3,1e-1)", trials=20)
+    dgpbench.active("model=gpr", "dataset=energy", iterations=20)
     dgpbench.Regressor(model="dgp2").fit(X, y).predict(X, return_std=True)
 
 Names are imported when they are first used: `import dgpbench` itself loads nothing heavy.
@@ -17,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dgpbench.active_learning.study import active
     from dgpbench.api.comparisons import Compared, compare
     from dgpbench.api.estimators import Classifier, Regressor
     from dgpbench.api.fitted import Fitted, Prediction, load
@@ -37,6 +39,7 @@ _HOME = {
     "RunFailed": "errors",
     "Study": "tuning.study",
     "UserError": "errors",
+    "active": "active_learning.study",
     "compare": "api.comparisons",
     "load": "api.fitted",
     "results": "api.frame",
@@ -53,6 +56,7 @@ __all__ = [
     "RunFailed",
     "Study",
     "UserError",
+    "active",
     "compare",
     "load",
     "results",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgpbench.report.own.fill import DEFAULT_METRIC, Comparison
-from dgpbench.report.own.fill import compare as fill
+from dgpbench.report.comparison.fill import DEFAULT_METRIC, Comparison
+from dgpbench.report.comparison.fill import compare as fill
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ class Compared:
 
     def text(self, format: str = "markdown") -> str:
         """The tables with ranks, tests and what is missing, as `dgpbench compare --format` prints them."""
-        from dgpbench.report.own.output import render
+        from dgpbench.report.comparison.output import render
 
         return render(self.comparison, format)
 
@@ -54,13 +54,15 @@ def compare(
     metric: str = DEFAULT_METRIC,
     against: str | None = None,
     run: bool = False,
+    tuned: bool = False,
     config_dirs: Sequence[str | Path] = (),
     folder: str | Path | None = None,
     reference: bool = False,
 ) -> Compared:
     """Models by datasets from the records of a results folder ("model=sgp,dgp2", "dataset=boston,energy").
 
-    With `run`, what is missing is run first, as a sweep. Columns that are not comparable raise UserError.
+    With `run`, what is missing is run first, as a sweep. With `tuned`, each column is followed by one of the
+    refits that `tune` made of it. Columns that are not comparable raise UserError.
     """
     from dgpbench.store.scan import scan
 
@@ -72,5 +74,5 @@ def compare(
         sweep(*overrides, *where, config_dirs=dirs)
     place = Path(folder or os.environ.get("DGPBENCH_RESULTS") or "results").expanduser()
     units = scan(place, reference=reference)
-    found = fill(overrides, units, metric=metric, config_dirs=dirs, against=against, more=where)
+    found = fill(overrides, units, metric=metric, config_dirs=dirs, against=against, more=where, tuned=tuned)
     return Compared(found)

@@ -18,6 +18,7 @@ VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
     "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
     "tune": ("dgpbench.cli.tune", "choose settings on validation rows, then refit the best"),
+    "active": ("dgpbench.cli.active", "active learning: models that choose their own training rows"),
     "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
     "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.cli.show", "finished runs as a table"),
@@ -114,7 +115,7 @@ def run_verb(verb: str, argv: list[str]) -> int:
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")
-            takes_overrides = verb in ("run", "sweep", "tune")
+            takes_overrides = verb in ("run", "sweep", "tune", "active")
             hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if takes_overrides else ""
             raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
         words.append(word)

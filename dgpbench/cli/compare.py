@@ -40,6 +40,9 @@ def add_parser(subparsers) -> None:
         help="such as rmse, crps, accuracy (default: loglik)",
     )
     parser.add_argument("--against", metavar="COLUMN", help="column that tests compare with (default: first)")
+    parser.add_argument(
+        "--tuned", action="store_true", help="beside each column its refits by dgpbench tune, as one more"
+    )
     parser.add_argument("--format", choices=FORMATS, default="terminal", help="default: terminal")
     parser.add_argument("--plot", action="store_true", help="also draw it: PNG, PDF and CSV files")
     parser.add_argument(
@@ -50,9 +53,9 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.report.comparison.fill import compare
+    from dgpbench.report.comparison.question import ask
     from dgpbench.report.metrics import METRICS, find_metric
-    from dgpbench.report.own.fill import compare
-    from dgpbench.report.own.question import ask
     from dgpbench.store.scan import scan
 
     question = ask(args.overrides, args.config_dir)  # what is wrong with the words is said before any run
@@ -68,12 +71,13 @@ def main(args: argparse.Namespace) -> int:
         metric=args.metric,
         config_dirs=args.config_dir,
         against=args.against,
+        tuned=args.tuned,
         more=[f"paths.results={args.results}"] if args.results else [],
     )
     _print(comparison, args.format)
     if args.plot:
+        from dgpbench.report.comparison.plots import comparison_pictures
         from dgpbench.report.files import save_pictures
-        from dgpbench.report.own.plots import comparison_pictures
 
         pictures, undrawn = comparison_pictures(comparison)
         save_pictures(pictures, undrawn, Path(args.output), out=sys.stderr)
@@ -91,13 +95,13 @@ def _results(args: argparse.Namespace) -> Path:
 
 def _check_run(question, args: argparse.Namespace) -> None:
     """What --run needs, and that columns are comparable: known before anything is trained."""
-    from dgpbench.report.own.fair import refuse
+    from dgpbench.report.comparison.fair import refuse
 
     if not question.rows:
         raise UserError("--run needs the datasets, e.g. dataset=boston,energy")
     first = question.rows[0]
     refuse({column.label: question.config(first, column) for column in question.columns})
-    if args.against and args.against not in [column.label for column in question.columns]:
+    if args.against and not args.tuned and args.against not in [column.label for column in question.columns]:
         raise UserError(f"--against {args.against} is no column of this comparison")
 
 
@@ -116,7 +120,7 @@ def _run(args: argparse.Namespace, results: Path) -> None:
 
 def _print(comparison, name: str) -> None:
     if name == "terminal":
-        from dgpbench.report.own import view
+        from dgpbench.report.comparison import view
         from dgpbench.report.render.terminal import show
 
         for i, grid in enumerate(view.grids(comparison)):
@@ -124,6 +128,6 @@ def _print(comparison, name: str) -> None:
                 print()
             show(grid)
     else:
-        from dgpbench.report.own.output import render
+        from dgpbench.report.comparison.output import render
 
         sys.stdout.write(render(comparison, name))

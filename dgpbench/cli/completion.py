@@ -57,6 +57,18 @@ FLAGS = {
         "--quiet",
         "--help",
     ),
+    "active": (
+        "--initial",
+        "--iterations",
+        "--select",
+        "--pool",
+        "--metric",
+        "--plot",
+        "--csv",
+        "--config-dir",
+        "--quiet",
+        "--help",
+    ),
     "predict": ("--output", "--quantiles", "--results", "--help"),
     "merge": ("--results", "--allow", "--help"),
     "rescore": ("--results", "--allow", "--quiet", "--help"),
@@ -80,6 +92,7 @@ FLAGS = {
         "--run",
         "--metric",
         "--against",
+        "--tuned",
         "--format",
         "--plot",
         "--output",
@@ -99,6 +112,7 @@ FLAGS = {
         "--export",
         "--config-dir",
         "--results",
+        "--reference",
         "--no-reference",
         "--help",
     ),
@@ -154,9 +168,11 @@ def candidates(words: list[str]) -> list[str]:
     if not before:
         return [verb for verb in (*VERBS, "--help", "--version") if verb.startswith(current)]
     verb = before[0]
-    if verb == "tune" and not current.startswith("-"):
+    if verb in ("tune", "active") and not current.startswith("-"):
         verb = "sweep"  # the same words
-    if before[-1] == "--metric":
+    if before[-1] == "--metric" and before[0] == "active":
+        from dgpbench.cli.active import METRICS as found
+    elif before[-1] == "--metric":
         from dgpbench.report.metrics import METRICS
 
         found = list(METRICS)

@@ -39,11 +39,11 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.report.comparison.plots import pictures_of_runs
     from dgpbench.report.figures.picture import Nothing
     from dgpbench.report.files import save_pictures
-    from dgpbench.report.own.choose import choose
-    from dgpbench.report.own.layers import has_layers, layer_pictures
-    from dgpbench.report.own.plots import pictures_of_runs
+    from dgpbench.report.runs.choose import choose
+    from dgpbench.report.runs.layers import has_layers, layer_pictures
 
     kinds = _kinds(args.kind)
     units = choose(args.filters, results_folder(args))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--export",
         metavar="FILE",
-        help="write the records to this file too: results.parquet, or .jsonl.gz as in results/reference",
+        help="write the records to this file instead: results.parquet, or .jsonl.gz as in results/reference",
     )
     parser.add_argument(
         "--config-dir",
@@ -55,7 +56,11 @@ def add_parser(subparsers) -> None:
         metavar="DIR",
         help="where your own model/, dataset/, ... yaml files are now, if not where the runs had them from",
     )
-    parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--reference", action="store_true", help="also results/reference where runs of your own match"
+    )
+    which.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
 
 def main(args) -> int:
@@ -66,6 +71,8 @@ def main(args) -> int:
     units = select(found, args.filters)
     if args.failed:
         units = [unit for unit in units if unit.record["status"] != "done"]
+    if not args.reference:
+        units = _own_first(units)
     if not units and args.format == "table":
         what = "records that are not done" if args.failed else "records"
         suffix = " that match" if args.filters else ""
@@ -75,6 +82,8 @@ def main(args) -> int:
         from dgpbench.api.exports import export
 
         export(units, args.export)
+        print(f"{len(units):,} records: {args.export}")
+        return 0
     each = args.each or args.failed
     metrics = [] if args.failed and not args.metric else _metrics(args.metric, units)
     rows = (per_record if each else per_config)(units, metrics, args.config_dir)
@@ -83,6 +92,16 @@ def main(args) -> int:
     rows = _sorted(rows, args.sort, args.reverse)
     FORMATS[args.format](rows)
     return 0
+
+
+def _own_first(units: list[Unit]) -> list[Unit]:
+    """The user's own runs; those that come with dgpbench where there are no others."""
+    own = [unit for unit in units if not unit.is_reference]
+    if own and len(own) < len(units):
+        print(
+            f"{len(units) - len(own):,} records of results/reference match too: --reference", file=sys.stderr
+        )
+    return own or units
 
 
 def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:

@@ -54,17 +54,21 @@ def main(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _dry_run(args)
 
-    def run(plan):
+    def run(plan, retry="missing"):
         from dgpbench.sweep.launch import complete
 
         note(f"tune {plan.name}: {len(plan.units):,} units, {plan.configs[0]['launcher']['name']}")
-        return complete(plan, quiet=args.quiet, verbose=args.verbose > 0)
+        return complete(plan, retry=retry, quiet=args.quiet, verbose=args.verbose > 0)
 
     study = search(args.overrides, args.trials, args.seed, args.sampler, args.config_dir, run)
     for split in study.splits:
         _print_trials(study, split)
     study = refit(study, args.config_dir, run)
-    return max(_print_refit(study, split, args.config_dir) for split in study.splits)
+    code = max(_print_refit(study, split, args.config_dir) for split in study.splits)
+    if not args.quiet and not code:
+        words = [*_folders(args.config_dir), *study.space.fixed, f"split={','.join(map(str, study.splits))}"]
+        print(f"beside untuned: dgpbench compare {' '.join(words)} --run --tuned")
+    return code
 
 
 def _dry_run(args: argparse.Namespace) -> int:
@@ -113,11 +117,16 @@ def _print_refit(study, split: int, config_dirs: list[str]) -> int:
         print("the refit has no record; the same command goes on", file=sys.stderr)
         return 1
     Reporter().result(run.record, run.path)
-    folders = [f"--config-dir {folder}" for folder in config_dirs]
-    print(" ".join(["again: dgpbench run", *folders, *study.space.fixed, *best, f"split={split}"]))
+    print(
+        " ".join(["again: dgpbench run", *_folders(config_dirs), *study.space.fixed, *best, f"split={split}"])
+    )
     if run.status != "done":
         print(f"dgpbench: refit {run.status}: {run.record['reason']}", file=sys.stderr)
     return 0 if run.status == "done" else 1
+
+
+def _folders(config_dirs: list[str]) -> list[str]:
+    return [f"--config-dir {folder}" for folder in config_dirs]
 
 
 def _table(header: list[str], rows: list[list[str]]) -> None:

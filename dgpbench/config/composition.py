@@ -176,7 +176,9 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
                 f"'{name}' is a field of inference={', '.join(owners)}, and inference="
                 f"{known['inference.name']} has none such; its fields are {', '.join(own)}"
             )
-        raise UserError(f"unknown key '{name}'{did_you_mean(name, [*known, *groups(folders)])}")
+        section = name.split(".")[0]
+        where = f" of {section}={known[f'{section}.name']}" if f"{section}.name" in known else ""
+        raise UserError(f"unknown key '{name}'{where}{did_you_mean(name, [*known, *groups(folders)])}")
 
 
 def _methods_with(name: str, folders: Sequence[Path]) -> list[str]:

@@ -106,9 +106,13 @@ def run_key(cfg: dict, data_hash: str) -> str:
     return _digest({**settings(cfg), "split": cfg["split"], "seed": cfg["seed"]}, data_hash)
 
 
+def hashed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields as they enter a key: later ones at their value at introduction left out, equal numbers equal."""
+    return {k: _plain(v) for k, v in fields.items() if k not in LATER_DEFAULTS or v != LATER_DEFAULTS[k]}
+
+
 def _digest(fields: dict[str, Any], data_hash: str) -> str:
-    kept = {k: _plain(v) for k, v in fields.items() if k not in LATER_DEFAULTS or v != LATER_DEFAULTS[k]}
-    document = {"numerics": NUMERICS_VERSION, "data": data_hash, "config": kept}
+    document = {"numerics": NUMERICS_VERSION, "data": data_hash, "config": hashed(fields)}
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -3,6 +3,9 @@
 Forty datasets under six models are 240 combinations but 46 parts. A dataset's section may be put into another
 composition if nothing refers to it: no interpolation in conf/ or on the command line, no defaults list and no
 package of its own in the dataset's file.
+
+A setting that only some of the models (or inference methods) given have is left out of the others: with
+model=linear,sgp model.num_inducing=50 linear is as it was.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dgpbench.config import compose
+from dgpbench.config.sections import flatten
 from dgpbench.config.tree import config_folders, options
 
 REFERS = re.compile(r"\$\{(?!oc\.env:)[^}]*dataset")
@@ -20,7 +24,37 @@ OWN = re.compile(r"\$\{|^defaults:|^# @package", re.M)
 
 
 def composer(axes: dict[str, list[str]], config_dirs: Sequence[str | Path]) -> Callable[[list[str]], dict]:
-    """A function from overrides to their config, equal to `compose(overrides, config_dirs)`."""
+    """A function from overrides to their config, that of `compose` for those that fit."""
+    fit, make = fitting(axes, config_dirs), _maker(axes, config_dirs)
+    return lambda overrides: make(fit(overrides))
+
+
+def fitting(
+    axes: dict[str, list[str]], config_dirs: Sequence[str | Path]
+) -> Callable[[list[str]], list[str]]:
+    """A function that leaves out fields of another option in the list which the chosen one has not."""
+    foreign: dict[str, set[str]] = {}  # by option, as it is written
+    for group in ("model", "inference"):
+        fields = [name for name in axes if name.startswith(f"{group}.")]
+        if not fields or len(axes.get(group, ())) < 2:
+            continue
+        known = {value: _fields(group, value, config_dirs) for value in axes[group]}
+        of_some = {name for name in fields if any(name in own for own in known.values())}
+        foreign |= {f"{group}={value}": of_some - own for value, own in known.items()}
+
+    def fit(overrides: list[str]) -> list[str]:
+        dropped = {name for text in overrides for name in foreign.get(text, ())}
+        return [text for text in overrides if text.partition("=")[0] not in dropped]
+
+    return fit
+
+
+def _fields(group: str, option: str, config_dirs: Sequence[str | Path]) -> set[str]:
+    section = compose([f"{group}={option}"], config_dirs)[group]
+    return {f"{group}.{name}" for name in flatten(section)}
+
+
+def _maker(axes: dict[str, list[str]], config_dirs: Sequence[str | Path]) -> Callable[[list[str]], dict]:
     if len(axes.get("dataset", ())) < 2 or not _separable(axes, config_folders(config_dirs)):
         return lambda overrides: compose(overrides, config_dirs)
     sections: dict[str, dict] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 VALIDATION = 0.1  # share of the training rows that a trial is scored on, unless protocol.validation is given
 OBJECTIVES = ("valid_loglik", "valid_loglik_kde")  # the second for models that only draw
-Complete = Callable[[Plan], list[Unit | None]]
+Complete = Callable[..., list[Unit | None]]  # (plan, retry) -> its units
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def tune(
     "inference.adam.learning_rate=log(1e-3,1e-1)", "uniform(a,b)" and "int(a,b)" are ranges; a list is "a,b".
     `split` is 0 unless given. `seed` is that of the search.
     """
-    study = search(overrides, trials, seed, sampler, config_dirs, lambda plan: complete(plan, quiet=quiet))
-    return refit(study, config_dirs, lambda plan: complete(plan, quiet=quiet))
+    run = partial(complete, quiet=quiet)
+    return refit(search(overrides, trials, seed, sampler, config_dirs, run), config_dirs, run)
 
 
 def search(
@@ -144,7 +145,11 @@ def search(
 
 
 def refit(study: Study, config_dirs: Sequence[str | Path], run: Complete) -> Study:
-    """Train the best of each split on all its training rows, and evaluate it on the test rows."""
+    """Train the best of each split on all its training rows, and evaluate it on the test rows.
+
+    A plain run of the same settings has the same numbers, but its record does not say that they were tuned:
+    it is made again.
+    """
     from dgpbench.api.runs import Run
 
     jobs = []
@@ -154,12 +159,20 @@ def refit(study: Study, config_dirs: Sequence[str | Path], run: Complete) -> Stu
         text = f"{names}: best of {count} by validation log-likelihood"
         cfg = cfg | {"tuned": text, "protocol": cfg["protocol"] | {"validation": 0.0}}
         jobs.append((cfg, [split], [cfg["seed"]]))
-    plan = plan_units(["tune", *study.space.fixed], jobs)
-    units = run(plan)
-    for planned, unit in zip(plan.units, units, strict=True):
-        if unit is not None:
-            study.refits[planned.split] = Run(unit.record, unit.path)
+    words = ["tune", *study.space.fixed]
+    found = _by_split(plan_units(words, jobs), run)
+    unsaid = [
+        job for job in jobs if (unit := found.get(job[1][0])) and not unit.record["config"].get("tuned")
+    ]
+    if unsaid:
+        found |= _by_split(plan_units(words, unsaid), run, retry="all")
+    study.refits = {split: Run(unit.record, unit.path) for split, unit in found.items()}
     return study
+
+
+def _by_split(plan: Plan, run: Complete, **options: str) -> dict[int, Unit]:
+    pairs = zip(plan.units, run(plan, **options), strict=True)
+    return {planned.split: unit for planned, unit in pairs if unit is not None}
 
 
 def split_numbers(space: Space, config_dirs: Sequence[str | Path]) -> list[int]:

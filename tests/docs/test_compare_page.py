@@ -15,7 +15,7 @@ def small(arguments: list[str]) -> list[str]:
 
 
 def test_every_word_of_the_page_is_known(capsys):
-    from dgpbench.report.own.question import ask
+    from dgpbench.report.comparison.question import ask
 
     for arguments in docs_page.commands("compare.md"):
         assert arguments[0] == "compare"

@@ -94,6 +94,19 @@ def test_constraints_cover_what_the_package_asks_for():
             )
 
 
+def test_the_lock_of_the_docs_is_complete():
+    """Each package that the extra asks for is pinned, with hashes."""
+    import re
+
+    extra = re.search(r"^docs = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[1]
+    names = {re.match(r"[\w-]+", text)[0] for text in re.findall(r'"([^"]+)"', extra)}
+    lines = (ROOT / "constraints-docs.txt").read_text().splitlines()[1:]
+    pins = {line.partition("==")[0] for line in lines}
+    assert names == {"mkdocs-material", "mkdocstrings", "nbclient", "ipykernel"} and names <= pins
+    lock = (ROOT / "requirements-docs.lock").read_text()
+    assert all(f"{line} \\\n    --hash=sha256:" in lock for line in lines)
+
+
 def test_ci_runs_the_tests():
     script = ROOT / ".ci" / "run"
     assert "make test" in script.read_text() and os.access(script, os.X_OK)

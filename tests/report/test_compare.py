@@ -12,11 +12,11 @@ from report_units import plain_unit, plain_units, units, write
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
-from dgpbench.report.own import view
-from dgpbench.report.own.columns import columns_grid
-from dgpbench.report.own.fill import compare
-from dgpbench.report.own.latex import render as latex
-from dgpbench.report.own.question import ask
+from dgpbench.report.comparison import view
+from dgpbench.report.comparison.columns import columns_grid
+from dgpbench.report.comparison.fill import compare
+from dgpbench.report.comparison.latex import render as latex
+from dgpbench.report.comparison.question import ask
 from dgpbench.report.rules import Summary
 from dgpbench.report.significance import OVER_DATASETS, wilcoxon
 
@@ -331,3 +331,17 @@ def test_experiments_and_plain_runs_may_be_mixed():
     found = units("dsvi2017_sgp", "boston", [-2.0, -2.1])
     table = compare(["experiment=dsvi2017_sgp", "dataset=boston", "split=0,1"], found).table
     assert table.ours("boston", "dsvi2017_sgp").mean == pytest.approx(-2.05)
+
+
+def test_a_setting_of_some_models_only_makes_no_columns_of_the_others():
+    question = ask(["model=linear,sgp", "dataset=step", "model.num_inducing=20,50"])
+    found = [(column.label, column.words) for column in question.columns]
+    assert found == [
+        ("linear", ("model=linear",)),
+        ("sgp, num_inducing=20", ("model=sgp", "model.num_inducing=20")),
+        ("sgp, num_inducing=50", ("model=sgp", "model.num_inducing=50")),
+    ]
+    assert question.config(question.rows[0], question.columns[2])["model"]["num_inducing"] == 50
+    with pytest.raises(UserError, match="unknown key 'model.num_inducing' of model=linear"):
+        wrong = ask(["model=linear,knn", "dataset=step", "model.num_inducing=20"])
+        wrong.config(wrong.rows[0], wrong.columns[0])

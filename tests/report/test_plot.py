@@ -6,12 +6,13 @@ from report_units import plain_unit, write
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
+from dgpbench.report.comparison.plots import overview_pictures
 from dgpbench.report.figures.frontier import MOST_TICKS, second_ticks
 from dgpbench.report.figures.picture import THEMES, Nothing, columns_for
-from dgpbench.report.own import run_panels
-from dgpbench.report.own.choose import choose
-from dgpbench.report.own.plots import overview_pictures
-from dgpbench.report.own.run_picture import run_picture
+from dgpbench.report.figures.traces import floor_of
+from dgpbench.report.runs import panels as run_panels
+from dgpbench.report.runs.choose import choose
+from dgpbench.report.runs.picture import run_picture
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import write_unit
 
@@ -65,7 +66,8 @@ def test_panels_show_the_numbers_of_the_run():
     assert run_panels.intervals(place, columns, theme) == pytest.approx(2 / 3)
     assert "67% inside 90 %" in place.get_title(loc="left")
     shares = run_panels.pit(axes(), np.array([0.01, 0.02, 0.51, 0.99]), theme)
-    assert shares[0] == 0.5 and shares[10] == 0.25 and shares[-1] == 0.25 and shares.sum() == 1
+    assert list(shares) == [0.5, 0.0, 0.25, 0.0, 0.25]  # few rows, few bins
+    assert len(run_panels.pit(axes(), np.linspace(0, 1, 1000), theme)) == 20
     counts = run_panels.confusion(axes(), np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2]), theme)
     assert counts.tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
     place = axes()
@@ -142,7 +144,7 @@ def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     from dgpbench.config import compose
     from dgpbench.experiment import run_unit
     from dgpbench.models.base import create
-    from dgpbench.report.own.layers import _prepared, has_layers, layer_picture, layer_samples
+    from dgpbench.report.runs.layers import _prepared, has_layers, layer_picture, layer_samples
     from dgpbench.store import read
 
     paths = [f"paths.results={tmp_path / 'results'}", f"paths.datasets={tmp_path / 'datasets'}"]
@@ -168,3 +170,14 @@ def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     np.testing.assert_allclose(last.var(0)[:, 0] + noise, total, rtol=0.1)
     picture = layer_picture(unit)
     assert picture.data.layer.nunique() == 2 and picture.image()[:4] == b"\x89PNG"
+
+
+def test_a_steep_start_does_not_hide_what_follows():
+    steps = np.arange(0.0, 101.0, 10.0)
+    values = -1e4 * np.exp(-steps / 5) - 100.0 / (1 + steps)
+    assert floor_of([(steps, values)]) == pytest.approx(values[2])  # at 20 of 100 steps
+    assert np.quantile(values, 0.15) < values[2]
+    low = (steps, values - 50.0)
+    assert floor_of([(steps, values), low]) == pytest.approx(values[2] - 50.0)  # no line is lost
+    broken = (steps, np.where(steps < 30, np.nan, values))
+    assert floor_of([broken]) == pytest.approx(np.quantile(values[3:], 0.15))

@@ -14,7 +14,7 @@ from report_units import plain_unit, record, units, write
 from scipy.stats import norm
 
 from dgpbench.cli import main
-from dgpbench.report.own.methods import methods
+from dgpbench.report.comparison.methods import methods
 from dgpbench.report.page.board import board
 from dgpbench.report.page.links import Links
 from dgpbench.report.page.run_charts import charts
@@ -146,7 +146,8 @@ def own_runs():
         ["model=dgp2"], "energy", 0, status="failed", reason="RuntimeError: <no> luck (m.py, line 3)"
     )
     failed.record["details"]["traceback"] = "Traceback <deep>"
-    trial = plain_unit(["model=dgp3"], "energy", 0, {"validation_loglik": 3.0})
+    words = ["model=dgp3", "protocol.validation=0.1", "protocol.evaluate=validation"]
+    trial = plain_unit(words, "energy", 0, {"valid_loglik": 3.0})
     return [*found, failed, trial]
 
 

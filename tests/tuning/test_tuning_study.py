@@ -17,6 +17,7 @@ from dgpbench.data import load, load_split  # noqa: E402
 from dgpbench.data.splits import shuffle_rows  # noqa: E402
 from dgpbench.errors import UserError  # noqa: E402
 from dgpbench.experiment import run_unit  # noqa: E402
+from dgpbench.report.comparison.methods import methods  # noqa: E402
 from dgpbench.store.scan import scan  # noqa: E402
 from dgpbench.tuning.study import refit, search  # noqa: E402
 
@@ -35,9 +36,10 @@ def place(tmp_path, monkeypatch):
     return write_ridge(tmp_path)
 
 
-def here(plan):
+def here(plan, retry="missing"):
     """The units of a plan in this process."""
-    return [run_unit(plan.config(index))[0] for index in range(len(plan.units))]
+    again = retry == "all"
+    return [run_unit(plan.config(index), force=again)[0] for index in range(len(plan.units))]
 
 
 def tuned(place, *words, trials=8, **options):
@@ -128,6 +130,43 @@ def test_every_split_is_tuned_by_itself(place):
         assert {t.unit.record["split"] for t in study.ranked(split)} == {split}
         scores = [t.score for t in study.ranked(split)]
         assert scores == sorted(scores, reverse=True)
+
+
+def test_refits_of_all_splits_are_one_column_beside_the_untuned(place):
+    """Cells by hand: the refits' own metrics, whatever was chosen on each split."""
+    words = [*WORDS, "split=0,1,2"]
+    for split in range(3):
+        dgpbench.run(*WORDS, f"split={split}", config_dirs=[place])
+    study = tuned(place, "model.penalty=1.0,300", "split=0,1,2", trials=4)  # 1.0 is the default: run already
+    assert all(run.config["tuned"] for run in study.refits.values())
+    found = dgpbench.compare(*words, config_dirs=[place], tuned=True)
+    table = found.frame().set_index("column")
+    mean = np.mean([run.metrics["test_loglik"] for run in study.refits.values()])
+    assert table["mean"]["ridge, tuned"] == pytest.approx(mean) and table["done"]["ridge, tuned"] == 3
+    assert table["done"]["ridge"] == 3 and table["missing"].sum() == 0
+    assert "model.penalty: best of 2 by validation log-likelihood" in found.text()
+    (label,) = [m.settings for m in methods(scan("results")) if "tuned" in m.settings]
+    assert label == "tuned:model.penalty"
+    with pytest.raises(UserError, match="no refits of these columns"):
+        dgpbench.compare(
+            *words, "model.penalty=7", "protocol.train_fraction=0.5", config_dirs=[place], tuned=True
+        )
+
+
+def test_refits_are_found_though_older_configs_lack_later_fields():
+    from dgpbench.config.upgrade import complete
+    from dgpbench.report.comparison.tuned import refits
+    from dgpbench.store.scan import Unit
+
+    words = ["model=sgp", "dataset=energy"]
+    chosen = compose(
+        [*words, "inference.adam.learning_rate=0.02", "tuned='inference.adam.learning_rate: best'"]
+    )
+    record = {"config": complete(chosen), "split": 0, "seed": 0, "status": "done", "finished": "2026"}
+    assert list(refits(compose(words), [Unit(record, Path("record.json"))])) == [
+        "inference.adam.learning_rate: best"
+    ]
+    assert not refits(compose([*words, "budget.steps=7"]), [Unit(record, Path("record.json"))])
 
 
 def test_failed_trials_are_counted_and_never_chosen(place):

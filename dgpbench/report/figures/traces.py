@@ -25,7 +25,8 @@ LABELS = {
     "step_size": "step size",
     "test_loglik": "test log-likelihood",
 }
-LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below
+LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below,
+SETTLED = 0.2  # or where the lowest line is after this share of its steps, if that is higher
 
 
 Named = Callable[[dict], tuple[str, str]]  # from a record to its panel and method
@@ -102,6 +103,14 @@ def _named(record: dict, panel: str, strip: str) -> tuple[str, str]:
     return group, method.removeprefix("student_")  # the likelihood goes with the dataset
 
 
+def floor_of(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Where a panel of curves (steps, values) begins below: the steep start would hide all that follows."""
+    kept = [(steps[np.isfinite(values)], values[np.isfinite(values)]) for steps, values in lines]
+    kept = [(steps, values) for steps, values in kept if len(values)]
+    later = [values[np.searchsorted(steps, SETTLED * steps[-1])] for steps, values in kept]
+    return float(max(np.quantile(np.concatenate([values for _, values in kept]), LOWEST), min(later)))
+
+
 def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: dict) -> None:
     if not part[y].notna().any() or (y == "step_size" and not (part[y] > 0).any()):
         return
@@ -123,7 +132,9 @@ def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: 
     values = part[y].to_numpy(float)
     values = values[np.isfinite(values)]
     if len(values):
-        low, high = np.quantile(values, LOWEST), values.max()
+        groups = part.groupby(["method", "split"], sort=True)
+        low = floor_of([(line.step.to_numpy(float), line[y].to_numpy(float)) for _, line in groups])
+        high = values.max()
         margin = 0.05 * (high - low) or 1.0
         axes.set_ylim(low - margin, high + margin)
         entered = part[x][(part[y] >= low) & (part[x] > 0)]  # what lies below is cut off: so is its time

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from dgpbench.config.protocol import is_trial
+from dgpbench.report.comparison.methods import methods
+from dgpbench.report.comparison.plots import overview_pictures
 from dgpbench.report.load import all_tables
-from dgpbench.report.own.methods import is_trial, methods
-from dgpbench.report.own.plots import overview_pictures
 from dgpbench.report.page.board import board
 from dgpbench.report.page.frame import frame
 from dgpbench.report.page.links import Links
@@ -23,7 +24,7 @@ ABOUT = "Your runs first, then the papers' tables with our numbers beside the pu
 
 def pages(units: Sequence[Unit], results: Path, output: Path) -> tuple[dict[str, str], list[str]]:
     """Pages by file name within `output`, and which figures could not be drawn and why."""
-    own = [unit for unit in units if not unit.is_reference and not is_trial(unit.record)]
+    own = [unit for unit in units if not unit.is_reference and not is_trial(unit.record["config"])]
     links = Links(output, [unit.record["key"] for unit in latest(own)[:MOST]])
     tables = all_tables(units, results)
     paper, undrawn = papers(units, tables, results, links)

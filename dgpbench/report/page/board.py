@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from html import escape
 
 from dgpbench.report.cells import by_split
+from dgpbench.report.comparison.methods import Method, commonest_protocol
+from dgpbench.report.comparison.view import decimals, shown
 from dgpbench.report.metrics import METRICS, find_metric
-from dgpbench.report.own.methods import Method, commonest_protocol
-from dgpbench.report.own.view import decimals, shown
 from dgpbench.report.page.links import Links
 from dgpbench.report.rules import summarise
 from dgpbench.store.scan import Unit

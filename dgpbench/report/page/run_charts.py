@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dgpbench.errors import UserError
-from dgpbench.report.own.run_panels import PIT_BINS, recorded_pit, thin
+from dgpbench.report.figures.traces import floor_of
 from dgpbench.report.page.svg import Chart
+from dgpbench.report.runs.panels import PIT_BINS, recorded_pit, thin
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 
@@ -124,9 +125,9 @@ def _reliability(bins: dict[str, list]) -> Chart:
 
 
 def _curve(trace) -> Chart:
-    lines = [(line[1], line[2]) for line in trace if line[1] is not None and line[2] is not None]
-    seconds, bound = (np.array(column, float) for column in zip(*lines, strict=True))
-    low = np.quantile(bound, 0.15) if len(bound) > 3 else bound.min()
+    lines = [line[:3] for line in trace if line[1] is not None and line[2] is not None]
+    steps, seconds, bound = (np.array(column, float) for column in zip(*lines, strict=True))
+    low = floor_of([(steps, bound)]) if len(bound) > 3 else bound.min()
     title = f"Training: {int(trace[-1][0]):,} steps"
     chart = Chart(title, "training seconds", "bound (nat)", seconds, [low, bound.max()])
     chart.line(seconds, bound, "curve")

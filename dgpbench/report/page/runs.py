@@ -8,10 +8,10 @@ from html import escape
 import yaml
 
 from dgpbench.progress import metric_rows, times
-from dgpbench.report.own.run_picture import run_name
 from dgpbench.report.page.frame import frame
 from dgpbench.report.page.links import Links, page_name
 from dgpbench.report.page.run_charts import charts
+from dgpbench.report.runs.picture import run_name
 from dgpbench.store.differences import command, dataset_label, differences
 from dgpbench.store.scan import Unit
 from dgpbench.store.summary import training_seconds, usual_metrics

@@ -7,9 +7,9 @@ from statistics import fmean
 
 import pandas as pd
 
+from dgpbench.report.comparison.fair import budget_text
+from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.grid import Grid, plain
-from dgpbench.report.own.fair import budget_text
-from dgpbench.report.own.fill import Comparison
 from dgpbench.store.differences import differences
 
 

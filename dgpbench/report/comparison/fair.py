@@ -10,7 +10,7 @@ from dgpbench.config.schema import show_value
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:
-    from dgpbench.report.own.fill import Comparison
+    from dgpbench.report.comparison.fill import Comparison
 
 # fields of the protocol that decide which rows are tested on, what is known of them, and in which units
 TESTED = (

@@ -10,10 +10,10 @@ import pandas as pd
 
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
+from dgpbench.report.comparison.columns import columns_grid, settings_text, training_seconds
+from dgpbench.report.comparison.fair import DIFFERENT, budget_text, marks, uneven
+from dgpbench.report.comparison.fill import Comparison, logarithms
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
-from dgpbench.report.own.columns import columns_grid, settings_text, training_seconds
-from dgpbench.report.own.fair import DIFFERENT, budget_text, marks, uneven
-from dgpbench.report.own.fill import Comparison, logarithms
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
 from dgpbench.report.views import SHOWN_LINKS, few
@@ -123,7 +123,7 @@ def _footers(comparison: Comparison) -> list[Line]:
                 continue
             mean, error = float(ranks["mean"][column]), ranks["error"][column]
             summary = Summary(mean, None if error != error else float(error), 1)
-            entries.append(Entry(shown(summary, 2), f"{int(ranks.n[column])} sets", value=mean))
+            entries.append(Entry(shown(summary, 2), _sets(int(ranks.n[column])), value=mean))
         lines.append(Line(("average rank (1 = best)",), tuple(entries), "footer"))
     if comparison.metric.better and (wins := _wins(comparison)):
         entries = [Entry(wins.get(column, NOTHING)) for column in spec.columns]
@@ -132,6 +132,10 @@ def _footers(comparison: Comparison) -> list[Line]:
     if any(entry.value is not None for entry in entries):
         lines.append(Line(("training seconds",), tuple(entries), "footer"))
     return lines
+
+
+def _sets(count: int) -> str:
+    return f"{count} set{'' if count == 1 else 's'}"
 
 
 def _wins(comparison: Comparison) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dgpbench.report.own.columns import columns_grid
-from dgpbench.report.own.fair import marks
-from dgpbench.report.own.fill import Comparison
-from dgpbench.report.own.view import paper_grid
+from dgpbench.report.comparison.columns import columns_grid
+from dgpbench.report.comparison.fair import marks
+from dgpbench.report.comparison.fill import Comparison
+from dgpbench.report.comparison.view import paper_grid
 from dgpbench.report.render import latex
 
 

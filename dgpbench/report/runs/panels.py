@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dgpbench.report.figures.traces import floor_of
+
 MOST_POINTS = 2000  # drawn of a scatter
 MOST_INTERVALS = 150
-PIT_BINS = 20
+PIT_BINS = (5, 20)  # of a histogram: a tenth of its rows, between these
 
 
 def thin(count: int, most: int) -> np.ndarray:
@@ -65,7 +67,8 @@ def over_x(axes, x: np.ndarray, y: np.ndarray, draws: np.ndarray, theme: dict) -
 
 def pit(axes, values: np.ndarray, theme: dict) -> np.ndarray:
     """Histogram of PIT values, which is flat if calibrated; returns the shares."""
-    shares = np.histogram(values, bins=PIT_BINS, range=(0, 1))[0] / len(values)
+    bins = int(np.clip(len(values) // 10, *PIT_BINS))
+    shares = np.histogram(values, bins=bins, range=(0, 1))[0] / len(values)
     return bars(axes, shares, theme)
 
 
@@ -133,7 +136,7 @@ def curve(axes, trace: list[list], theme: dict) -> None:
     axes.plot(values[:, 1], values[:, 2], color=theme["colours"][0], lw=1.2)
     finite = values[np.isfinite(values[:, 2]), 2]
     if len(finite) > 3:
-        low, high = np.quantile(finite, 0.15), finite.max()
+        low, high = floor_of([(values[:, 0], values[:, 2])]), finite.max()
         pad = 0.06 * (high - low) or 1.0
         axes.set_ylim(low - pad, high + pad)
     axes.set_xlabel("training seconds")

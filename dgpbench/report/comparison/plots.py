@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dgpbench.report.comparison.fill import Comparison
+from dgpbench.report.comparison.methods import as_comparison, commonest_protocol, methods
 from dgpbench.report.figures import FigureSpec, calibration, dots, frontier, ranks, traces
 from dgpbench.report.figures.picture import Nothing, Picture
 from dgpbench.report.metrics import METRICS
-from dgpbench.report.own.fill import Comparison
-from dgpbench.report.own.methods import as_comparison, commonest_protocol, methods
-from dgpbench.report.own.run_picture import KINDS, run_picture
+from dgpbench.report.runs.picture import KINDS, run_picture
 from dgpbench.store.scan import Unit
 
 TITLES = {

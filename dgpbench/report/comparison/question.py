@@ -50,7 +50,7 @@ class Question:
 
 def ask(words: Sequence[str], config_dirs: Sequence[str] = ()) -> Question:
     """The question that words in the syntax of `sweep` pose; UserError where they cannot be read."""
-    from dgpbench.sweep.combinations import composer
+    from dgpbench.sweep.combinations import composer, fitting
     from dgpbench.sweep.planner import axes_of
 
     if not words:
@@ -61,10 +61,10 @@ def ask(words: Sequence[str], config_dirs: Sequence[str] = ()) -> Question:
     rest = {name: values for name, values in axes.items() if name not in data}
     if data and "dataset" not in data:
         raise UserError(f"{next(iter(data))} belongs to a dataset; name it, e.g. dataset=csv")
-    known = groups(folders)
+    known, fit = groups(folders), fitting(axes, config_dirs)
     return Question(
         tuple(_asked(data, _row_label)) if data else (),
-        tuple(_asked(rest, lambda chosen: _column_label(chosen, rest, known))),
+        tuple(dict.fromkeys(_asked(rest, lambda chosen: _column_label(chosen, rest, known), fit))),
         None if splits is None else tuple(dict.fromkeys(splits)),
         tuple(dict.fromkeys(seeds)) or (0,),
         tuple(map(str, config_dirs)),
@@ -76,11 +76,15 @@ def _remembered(make: Callable[[list[str]], dict]) -> Callable[[tuple[str, ...]]
     return cache(lambda words: make(list(words)))
 
 
-def _asked(axes: dict[str, list[str]], label: Callable[[dict[str, str]], str]) -> list[Asked]:
+def _asked(
+    axes: dict[str, list[str]],
+    label: Callable[[dict[str, str]], str],
+    fit: Callable[[list[str]], list[str]] = lambda words: words,
+) -> list[Asked]:
     found = []
     for values in product(*axes.values()):
-        chosen = dict(zip(axes, values, strict=True))
-        found.append(Asked(label(chosen), tuple(f"{name}={value}" for name, value in chosen.items())))
+        words = fit([f"{name}={value}" for name, value in zip(axes, values, strict=True)])
+        found.append(Asked(label(dict(word.split("=", 1) for word in words)), tuple(words)))
     return found
 
 

@@ -10,9 +10,10 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
 from dgpbench.report.cells import SHAPIRO, Cell, by_split
+from dgpbench.report.comparison.fair import refuse
+from dgpbench.report.comparison.question import Asked, Question, ask
+from dgpbench.report.comparison.tuned import refits, tuned_labels
 from dgpbench.report.metrics import Metric, find_metric, unit_words
-from dgpbench.report.own.fair import refuse
-from dgpbench.report.own.question import Asked, Question, ask
 from dgpbench.report.specs import CELL_FIELDS, Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label
@@ -45,10 +46,12 @@ def compare(
     config_dirs: Sequence[str] = (),
     against: str | None = None,
     more: Sequence[str] = (),
+    tuned: bool = False,
 ) -> Comparison:
     """The comparison that `words` (as for `dgpbench sweep`) ask for, from these records.
 
-    `more` are words that the commands of missing runs need besides, such as paths.results=DIR.
+    With `tuned`, each column of which `dgpbench tune` has made refits is followed by one of those. `more` are
+    words that the commands of missing runs need besides, such as paths.results=DIR.
     """
     question = ask(words, config_dirs)
     chosen = find_metric(metric, {name for unit in units for name in unit.record["metrics"]})
@@ -71,20 +74,57 @@ def compare(
             place = _place(row, column, chosen, question, more)
             units_of = [u for u in by_data.get(name, ()) if u.record["config_key"] == keys[column]]
             cells[row.label, column.label] = _cell(question, place, config, keys[column], units_of)
+    labels = [column.label for column in columns]
+    if tuned:
+        labels = _add_refits(question, labels, cells, configs, by_data)
     classes = any(c["dataset"].get("task", "regression") != "regression" for c in configs.values())
     spec = Spec(
         name="comparison",
         title=chosen.title,
         units=unit_words(chosen, classes),
         rows=tuple(row.label for row in rows),
-        columns=tuple(column.label for column in columns),
+        columns=tuple(labels),
         places={at: cell.place for at, cell in cells.items()},
         bold="row" if chosen.better else "none",
         minus_infinity=None,
-        baseline=_baseline(against, [column.label for column in columns]),
+        baseline=_baseline(against, labels),
         config_dirs=question.config_dirs,
     )
     return Comparison(Table(spec, cells, []), chosen, configs, tuple(words), tuple(notes))
+
+
+def _add_refits(
+    question: Question,
+    columns: Sequence[str],
+    cells: dict[tuple[str, str], Cell],
+    configs: dict[tuple[str, str], dict],
+    by_data: dict[str, list[Unit]],
+) -> list[str]:
+    """Put the cells and configs of refits beside those of their columns; returns all labels in order.
+
+    A refit stands for the split it was tuned on: splits that were not tuned are not missing from its cell.
+    """
+    rows = list(dict.fromkeys(row for row, _ in cells))
+    out = []
+    for column in columns:
+        found = {}
+        for row in rows:
+            config, cell = configs[row, column], cells[row, column]
+            held = [u for u in by_data.get(config["dataset"]["name"], ()) if _same_file(u.record, config)]
+            data = {u.record["data_hash"] for u in cell.units}
+            found[row] = refits(config, [u for u in held if not data or u.record["data_hash"] in data])
+        texts = list(dict.fromkeys(text for by_text in found.values() for text in by_text))
+        out += [column, *(labels := tuned_labels(column, texts) if texts else {}).values()]
+        for text, label in labels.items():
+            for row in rows:
+                base, units = cells[row, column], found[row].get(text, [])
+                cell = _cell(question, replace(base.place, column=label), configs[row, column], None, units)
+                cell.expected = len({u.record["split"] for u in cell.units})
+                cell.wanted = tuple(sorted({u.record["split"] for u in cell.units}))
+                cells[row, label], configs[row, label] = cell, configs[row, column]
+    if len(out) == len(columns):
+        raise UserError("no refits of these columns; choose their settings first: dgpbench tune --help")
+    return out
 
 
 def _baseline(against: str | None, columns: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dgpbench.errors import UserError
 from dgpbench.report.figures.picture import Nothing, Picture, panels
-from dgpbench.report.own import run_panels
+from dgpbench.report.runs import panels as run_panels
 from dgpbench.store import read
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dgpbench.errors import UserError
-from dgpbench.report.own import view
-from dgpbench.report.own.fill import Comparison
+from dgpbench.report.comparison import view
+from dgpbench.report.comparison.fill import Comparison
 
 FORMATS = ("markdown", "latex", "csv", "html")
 
@@ -14,7 +14,7 @@ def render(comparison: Comparison, name: str) -> str:
     if name not in FORMATS:
         raise UserError(f"no format '{name}'; allowed: {', '.join(FORMATS)}")
     if name == "latex":
-        from dgpbench.report.own.latex import render as latex
+        from dgpbench.report.comparison.latex import render as latex
 
         return latex(comparison)
     grids = view.grids(comparison)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from dgpbench.config.protocol import is_trial
 from dgpbench.report.cells import Cell, by_split
+from dgpbench.report.comparison.fill import Comparison
+from dgpbench.report.comparison.tuned import tuned_names
 from dgpbench.report.metrics import Metric
-from dgpbench.report.own.fill import Comparison
 from dgpbench.report.specs import CELL_FIELDS, Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label, differences
@@ -31,32 +33,33 @@ class Method:
         return " ".join(part for part in (self.model, self.settings) if part)
 
 
-def is_trial(record: dict) -> bool:
-    """Whether a run served to choose settings: it has no test metrics and is compared with nothing."""
-    scored = record["config"].get("protocol", {}).get("evaluate", "test")
-    untested = record["status"] == "done" and not any(name[:5] == "test_" for name in record["metrics"])
-    return scored != "test" or untested
-
-
 def methods(units: Iterable[Unit]) -> list[Method]:
     """Methods in the order of their names. Data of one name that are not the same go by their hash too."""
-    units = [unit for unit in units if not is_trial(unit.record)]
+    units = [unit for unit in units if not is_trial(unit.record["config"])]
     hashes: dict[str, set] = {}
     for unit in units:
         hashes.setdefault(dataset_label(unit.record), set()).add(unit.record["data_hash"])
     found: dict[tuple, Method] = {}
-    known: dict[str, str] = {}  # settings by config_key
+    known: dict[tuple[str, str | None], str] = {}  # settings by config_key and tuning
     for unit in units:
         record = unit.record
-        key = record["config_key"]
+        key = record["config_key"], record["config"].get("tuned")
         if key not in known:
-            known[key] = " ".join(word for word in differences(record) if not word.startswith("dataset."))
+            known[key] = _settings(record)
         names = (*(record[name] for name in NAMES), known[key])
         data = dataset_label(record)
         if len(hashes[data]) > 1:
             data = f"{data} ({(record['data_hash'] or 'unknown')[:4]})"
         found.setdefault(names, Method(*names)).units.setdefault(data, []).append(unit)
     return sorted(found.values(), key=lambda m: (m.protocol, m.model, m.inference, m.settings))
+
+
+def _settings(record: dict) -> str:
+    """Settings that are not the defaults; of a refit what was tuned, not what was chosen."""
+    names = tuned_names(str(record["config"].get("tuned") or ""))
+    words = [word for word in differences(record) if word.partition("=")[0] not in ("tuned", *names)]
+    said = [f"tuned:{','.join(names)}"] if names[0] else []
+    return " ".join([*(word for word in words if not word.startswith("dataset.")), *said])
 
 
 def commonest_protocol(found: Sequence[Method]) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dgpbench.errors import UserError
 from dgpbench.report.figures.picture import Nothing, Picture, panels
-from dgpbench.report.own.run_picture import run_name
+from dgpbench.report.runs.picture import run_name
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 

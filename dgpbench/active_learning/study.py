@@ -1,0 +1,123 @@
+"""All curves that the words of a sweep name, run one after another, each going on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgpbench.active_learning.criteria import SELECT, resolve
+from dgpbench.active_learning.curve_file import Curve, curve_key, curve_path, read_curve, write_curve
+from dgpbench.active_learning.loop import POOLS, Options, learn
+from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.tree import config_folders
+from dgpbench.errors import UserError, in_user_file, message
+from dgpbench.sweep.combinations import composer
+from dgpbench.sweep.planner import axes_of, splits_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Tell = Callable[[Curve, dict], None]
+
+
+def active(
+    *overrides: str,
+    initial: int = 3,
+    iterations: int = 10,
+    select: str | Sequence[str] = "auto",
+    pool: str = "train",
+    config_dirs: Sequence[str | Path] = (),
+) -> pd.DataFrame:
+    """Learning curves of models that choose their own training rows, one row per step.
+
+    The first `initial` rows of the pool have labels; `iterations` times a model is trained on the rows with
+    labels, scored, and asks for the one it is least certain of. `select` is auto, variance, entropy, random,
+    or several of them; `pool` is the protocol's training rows, or all rows as in bayesian_benchmarks. What
+    was done before is read, not run again. `split` is 0 unless given.
+    """
+    from dgpbench.active_learning.curves import frame
+
+    names = [select] if isinstance(select, str) else list(select)
+    return frame(run_curves(overrides, initial, iterations, names, pool, config_dirs))
+
+
+def run_curves(
+    overrides: Sequence[str],
+    initial: int,
+    iterations: int,
+    select: Sequence[str],
+    pool: str,
+    config_dirs: Sequence[str | Path] = (),
+    tell: Tell = lambda curve, step: None,
+) -> list[Curve]:
+    """The curves of every combination, split, seed and criterion; `tell` hears of every step."""
+    _check(initial, iterations, select, pool)
+    configs = _configs(overrides, config_dirs)
+    return [
+        _run_curve(cfg, initial, iterations, name, pool, tell)
+        for cfg in configs
+        for name in dict.fromkeys(select)
+    ]
+
+
+def _check(initial: int, iterations: int, select: Sequence[str], pool: str) -> None:
+    if initial < 1 or iterations < 1:
+        raise UserError("active learning needs at least one initial row and one iteration")
+    for name in select:
+        if name not in SELECT:
+            raise UserError(f"no criterion '{name}'{did_you_mean(name, SELECT)}; one of {', '.join(SELECT)}")
+    if pool not in POOLS:
+        raise UserError(f"pool={pool} is not allowed; give one of {', '.join(POOLS)}")
+
+
+def _configs(overrides: Sequence[str], config_dirs: Sequence[str | Path]) -> list[dict]:
+    """One config per combination, split and seed."""
+    axes, splits, seeds = axes_of(overrides, config_folders(config_dirs))
+    if not any(word.startswith("split=") for word in overrides):
+        splits = [0]
+    make = composer(axes, config_dirs)
+    found = []
+    for values in product(*axes.values()):
+        cfg = make([f"{name}={value}" for name, value in zip(axes, values, strict=True)])
+        if cfg["protocol"]["evaluate"] != "test":
+            raise UserError("protocol.evaluate is for dgpbench tune; leave it out")
+        for split in splits_of(splits, cfg):
+            found += [cfg | {"split": split, "seed": seed} for seed in seeds or [cfg["seed"]]]
+    return found
+
+
+def _run_curve(cfg: dict, initial: int, iterations: int, select: str, pool: str, tell: Tell) -> Curve:
+    from dgpbench.data.load import load_split
+    from dgpbench.models.base import check_task, create
+
+    split = load_split(cfg)
+    check_task(create(cfg), cfg["model"]["name"], split)
+    try:
+        options = Options(initial, resolve(select, split.n_classes), pool)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    rows = split.n_train + (split.n_test if pool == "all" else 0)
+    if initial >= rows:
+        raise UserError(f"{initial} initial rows leave none to choose: the pool has {rows}")
+    key, results = curve_key(cfg, split.data_hash, options), cfg["paths"]["results"]
+    path = curve_path(results, cfg, key)
+    curve = read_curve(path, Curve(key, cfg, options, split.data_hash))
+
+    def keep(step: dict) -> None:
+        curve.steps.append(step)
+        write_curve(results, path, curve)
+        tell(curve, step)
+
+    for step in curve.steps[:iterations]:
+        tell(curve, step)
+    try:
+        learn(cfg, split, options, iterations, tuple(curve.steps), keep)
+    except UserError:
+        raise
+    except Exception as error:  # whatever a model does wrong is a fact about this curve
+        curve.reason = f"{type(error).__name__}: {message(error)}{in_user_file(error)}"
+        write_curve(results, path, curve)
+    curve.steps = curve.steps[:iterations]
+    return curve

@@ -1,0 +1,1 @@
+"""Comparisons from plain runs: the question, its cells, what is fair, and the table in every format."""
