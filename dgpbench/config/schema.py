@@ -18,7 +18,7 @@ SPLIT_RULES = ("shuffle", "published", "fixed_zero")
 LAYERS = ("gp", "lv", "linear")
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
-    *("inner_gps", "mixing_trainable", "inner_variance_trainable"),
+    *("inner_gps", "mixing_trainable", "inner_variance_trainable", "per_output"),
 )
 
 
@@ -124,7 +124,8 @@ MODEL: dict[str, Field] = {
     "ard": SWITCH,
     "kernel_variance": POSITIVE,
     "lengthscale": POSITIVE,
-    "mean": _one_of("auto", "identity", "pca", "zero"),
+    "mean": _one_of("auto", "identity", "pca", "zero", "linear_trained"),
+    "per_output": _one_of("none", "kernel", "all"),
     "inner_noise": Field(float, low=0),
     "inner_noise_trainable": SWITCH,
     "inner_q_scale": POSITIVE,

@@ -82,6 +82,7 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
     "model.compat": None,
+    "model.per_output": "none",
     "inference._target_": "dgpbench.inference.variational.Variational",
     "inference.bound": "vi",
     "inference.importance_samples": 5,
