@@ -32,6 +32,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.use_inputs": True,
     "model.compat": None,
     "model.per_output": "none",
+    "model.start": "config",
     "inference._target_": "dgpbench.inference.variational.Variational",
     "inference.bound": "vi",
     "inference.importance_samples": 5,

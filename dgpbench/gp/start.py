@@ -22,6 +22,8 @@ from dgpbench.gp.likelihoods import Gaussian, Likelihood
 from dgpbench.gp.projection import ProjectionLayer
 from dgpbench.gp.separate import SeparateLayer
 
+DATA_NOISE = 0.5  # first noise variance under model.start=data, in variances of the target
+
 
 @dataclass
 class Start:
@@ -83,6 +85,8 @@ def build(
             _start_gp(start, i, settings, last=i == depth - 1)
     values = start.values
     values |= {f"likelihood/{n}": v for n, v in likelihood.initial().items()}
+    if model["start"] == "data" and isinstance(likelihood, Gaussian):
+        values["likelihood/variance"] = np.asarray(DATA_NOISE * max(float(Y.var(0).mean()), 1e-4))
     start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
     fixed = start.fixed & values.keys()
     inference = merged(later_defaults("inference"), cfg.get("inference", {}))
@@ -107,9 +111,8 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     M = asked if released else min(asked, start.num_data)
     if M < asked:
         start.notes.append(f"layer {i}: {asked} inducing points asked for, {M} rows: M = {M}")
-    scale = math.sqrt(dim_in) if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
     kernel = _kernel(settings, dim_in, inner=not last)
-    initial = kernel.initial(settings["kernel_variance"], scale, settings["inner_noise"])
+    initial = kernel.initial(*_scales(settings, start.H), settings["inner_noise"])
     q_scale = 1.0 if last else settings["inner_q_scale"]
     own = "none" if last else settings["per_output"]
     if own != "none":
@@ -218,6 +221,14 @@ def _kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
     except KernelError as error:
         raise UserError(f"model.kernel={settings['kernel']} {error}") from None
     return with_white(kernel) if inner and settings["inner_noise"] else kernel
+
+
+def _scales(settings: dict, H: np.ndarray) -> tuple[float, float]:
+    """First kernel variance and lengthscale of a layer with inputs H."""
+    if settings["start"] == "data":
+        return 1.0, first_guesses.median_distance(H)
+    wanted = settings["lengthscale"]
+    return settings["kernel_variance"], math.sqrt(H.shape[1]) if wanted == "sqrt_dim" else wanted
 
 
 def _check_stackable(kernel: Kernel) -> None:

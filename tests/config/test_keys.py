@@ -83,6 +83,7 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "model.use_inputs": True,
     "model.compat": None,
     "model.per_output": "none",
+    "model.start": "config",
     "inference._target_": "dgpbench.inference.variational.Variational",
     "inference.bound": "vi",
     "inference.importance_samples": 5,
