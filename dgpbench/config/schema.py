@@ -182,7 +182,16 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "row_number": SWITCH,
         "pixels": _one_of("unit", "scaling"),
     },
-    "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
+    "budget": {
+        "name": TEXT,
+        "steps": COUNT_OR_NULL,
+        "seconds": Field(float, null=True, above=0),
+        "growth": _one_of("none", "sqrt"),
+        "stop": _one_of("none", "converged", "validation"),
+        "window": Field(int, low=10),
+        "tolerance": Field(float, low=0),
+        "patience": COUNT,
+    },
 }
 INFERENCE: dict[str, Field] = {  # fields of every method; each declares its own beside them
     "_target_": TEXT,

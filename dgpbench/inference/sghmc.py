@@ -80,6 +80,8 @@ class SGHMC(Method):
                 "likelihood=softmax has no integral in closed form for inference.potential=marginal; use "
                 "inference.potential=expected or likelihood=robustmax"
             )
+        if self.cfg["budget"].get("stop", "none") != "none":
+            return "inference=sghmc samples for as long as its budget says; set budget.stop=none"
         burn_in, thinning = self.settings["burn_in"], self.settings["thinning"]
         steps = self.cfg["budget"]["steps"]
         if steps is None:
