@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from dgpbench.errors import UserError
 from dgpbench.perf.cases import select
 from dgpbench.perf.tables import Table, markdown_table, show_table
 
@@ -59,9 +60,34 @@ def _machine() -> dict:
     return {"processor": processor(), "cores": os.cpu_count(), "load": load, "git_commit": git_commit()}
 
 
+def _race(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
+    from dgpbench.perf import race, race_tables
+    from dgpbench.perf.kept import Kept
+    from dgpbench.perf.systems import interpreters
+
+    names = select(args.systems, list(race.RACERS), "system")
+    if not any(race.RACERS[name].library == "dgpbench" for name in names):
+        names = [race.OURS, *names]
+    datasets = list(dict.fromkeys(word for given in args.cases for word in given.split(","))) or race.DATASETS
+    if args.threads not in (None, 1):
+        raise UserError("the race is on one thread each; leave --threads out")
+    kept, pythons = Kept(folder / "race.runs.jsonl"), interpreters(args.peers_python)
+    runs = race.measure(datasets, names, args.rounds or race.SPLITS, args.seconds, pythons, kept, note)
+    tables = [race_tables.scores(runs)]
+    for ours in (name for name in names if name.startswith("dgpbench") and name != "dgpbench-sgp"):
+        tables.append(race_tables.verdicts(runs, ours))
+    settings = {name: race.RACERS[name].settings for name in names}
+    plot = lambda path: race_tables.draw(runs, path)  # noqa: E731
+    return Findings({"systems": settings, "runs": runs}, race_tables.rows(runs), tables, plot)
+
+
 def _accuracy(args: argparse.Namespace, folder: Path, note: Note, *, choice: bool) -> Findings:
     from dgpbench.perf import accuracy
     from dgpbench.perf.kept import Kept
+    from dgpbench.perf.race import is_race
+
+    if not choice and is_race(args.systems):
+        return _race(args, folder, note)
 
     default = accuracy.CHOICE if choice else accuracy.RACE
     datasets = list(dict.fromkeys(word for given in args.cases for word in given.split(",")))
