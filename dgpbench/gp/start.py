@@ -12,17 +12,16 @@ from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.upgrade import merged
 from dgpbench.errors import UserError
-from dgpbench.gp import first_guesses, kernels, likelihoods, projection
+from dgpbench.gp import data_start, first_guesses, kernels, likelihoods, projection
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.compose import with_white
 from dgpbench.gp.latent import LatentLayer
 from dgpbench.gp.layer import GPLayer
 from dgpbench.gp.likelihoods import Gaussian, Likelihood
+from dgpbench.gp.parameters import scope
 from dgpbench.gp.projection import ProjectionLayer
 from dgpbench.gp.separate import SeparateLayer
-
-DATA_NOISE = 0.5  # first noise variance under model.start=data, in variances of the target
 
 
 @dataclass
@@ -41,6 +40,8 @@ class Start:
     centres: dict[int, np.ndarray] = field(default_factory=dict)  # M: k-means centres of X
     maps: list[Callable] = field(default_factory=list)  # what carried the inputs here
     latents: int = 0  # latent dimensions so far
+    noise: float | None = None  # of a Gaussian likelihood, where the data give it
+    regression: bool = False  # whether the last layer starts from a regression
 
     def carry(self, step: Callable[[np.ndarray], np.ndarray]) -> None:
         self.H = step(self.H)
@@ -85,12 +86,14 @@ def build(
             _start_gp(start, i, settings, last=i == depth - 1)
     values = start.values
     values |= {f"likelihood/{n}": v for n, v in likelihood.initial().items()}
-    if model["start"] == "data" and isinstance(likelihood, Gaussian):
-        values["likelihood/variance"] = np.asarray(DATA_NOISE * max(float(Y.var(0).mean()), 1e-4))
+    if start.noise is not None:
+        values["likelihood/variance"] = np.asarray(start.noise)
     start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
     fixed = start.fixed & values.keys()
     inference = merged(later_defaults("inference"), cfg.get("inference", {}))
     made = structure(cfg, values)
+    if start.regression:
+        _best_last(start, made.layers[-1], f"layer{depth - 1}")
     if inference["hyperparameters"] == "fixed":
         fixed |= {name for name in values if not made.is_variational(name)}
     return made, values, fixed, start.notes
@@ -112,7 +115,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     if M < asked:
         start.notes.append(f"layer {i}: {asked} inducing points asked for, {M} rows: M = {M}")
     kernel = _kernel(settings, dim_in, inner=not last)
-    initial = kernel.initial(*_scales(settings, start.H), settings["inner_noise"])
+    initial = kernel.initial(*_scales(start, settings, last), settings["inner_noise"])
     q_scale = 1.0 if last else settings["inner_q_scale"]
     own = "none" if last else settings["per_output"]
     if own != "none":
@@ -223,12 +226,28 @@ def _kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
     return with_white(kernel) if inner and settings["inner_noise"] else kernel
 
 
-def _scales(settings: dict, H: np.ndarray) -> tuple[float, float]:
-    """First kernel variance and lengthscale of a layer with inputs H."""
-    if settings["start"] == "data":
-        return 1.0, first_guesses.median_distance(H)
-    wanted = settings["lengthscale"]
-    return settings["kernel_variance"], math.sqrt(H.shape[1]) if wanted == "sqrt_dim" else wanted
+def _scales(start: Start, settings: dict, last: bool) -> tuple[float, float]:
+    """First kernel variance and lengthscale of a layer; of the last one also the noise, under start=data."""
+    if settings["start"] != "data":
+        wanted = settings["lengthscale"]
+        return settings["kernel_variance"], math.sqrt(start.H.shape[1]) if wanted == "sqrt_dim" else wanted
+    if not last:
+        return data_start.INNER_VARIANCE, first_guesses.median_distance(start.H)
+    gaussian = isinstance(start.likelihood, Gaussian)
+    start.regression = gaussian and not start.latents and not settings["output_gps"]
+    if start.regression:
+        variance, scale, start.noise = data_start.regression(start.H, start.Y)
+        return variance, scale
+    variance, noise = data_start.WITHOUT
+    start.noise = noise * max(float(start.Y.var(0).mean()), 1e-6) if gaussian else None
+    return variance, first_guesses.median_distance(start.H)
+
+
+def _best_last(start: Start, layer: GPLayer, name: str) -> None:
+    """The best q(u) of the last layer, and the noise that goes with it."""
+    values, own = start.values, scope(start.values, name)
+    q_mu, q_sqrt, noise = data_start.best_posterior(layer, own, start.noise, start.H, start.Y, start.num_data)
+    values |= {f"{name}/q_mu": q_mu, f"{name}/q_sqrt": q_sqrt, "likelihood/variance": np.asarray(noise)}
 
 
 def _check_stackable(kernel: Kernel) -> None:
