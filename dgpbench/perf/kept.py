@@ -22,7 +22,9 @@ class Kept:
             return self.found[label], True
         self.found[label] = found = measure()
         with self.path.open("a") as file:
-            file.write(json.dumps({"what": what, "found": found}) + "\n")
+            file.write(
+                "\n" + json.dumps({"what": what, "found": found})
+            )  # first, after a line that was cut off
         return found, False
 
 
