@@ -21,10 +21,9 @@ class Kept:
         if label in self.found:
             return self.found[label], True
         self.found[label] = found = measure()
+        line = json.dumps({"what": what, "found": found})
         with self.path.open("a") as file:
-            file.write(
-                "\n" + json.dumps({"what": what, "found": found})
-            )  # first, after a line that was cut off
+            file.write(f"\n{line}\n")  # also behind a line that was cut off
         return found, False
 
 
