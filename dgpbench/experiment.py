@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
 from dgpbench.config import config_key, deviations, run_key
+from dgpbench.config.budget import budget_of, budget_text, planned_steps
 from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform
 from dgpbench.engine.context import RunContext, Silent
+from dgpbench.engine.stopping import StopRule
 from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault, in_user_file, message
 from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
@@ -53,7 +55,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     key = run_key(cfg, split.data_hash)
     if not force and timed and (done := _done(cfg, split)):
         return done, True
-    run = _context(cfg, key, note, reporter)
+    run = _context(cfg, key, split.n_train, note, reporter)
     if force:
         run.forget()
     facts = _facts(cfg, split, model, key)
@@ -203,8 +205,7 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
     lines.append(("model", f"{cfg['model']['name']}{about}"))
     if hasattr(model, "start"):
         batch = min(inference["batch"], split.n_train)
-        limits = ((budget["steps"], "{:,} steps"), (budget["seconds"], "{:g} s"))
-        length = " or ".join(text.format(limit) for limit, text in limits if limit)
+        length = budget_text(budget, split.n_train)
         how = f"batch {batch:,}, {length}, {cfg['precision']}"
         if cfg["model"].get("own_training"):
             how = f"all rows, at most {length}, float64"
@@ -229,14 +230,15 @@ def _with_machine(cfg: dict, model) -> dict:
     return cfg | {"device": describe_device(model), "threads": getattr(model, "threads", None)}
 
 
-def _context(cfg: dict, key: str, note, reporter) -> RunContext:
-    engine = cfg["engine"]
+def _context(cfg: dict, key: str, rows: int, note, reporter) -> RunContext:
+    engine, budget = cfg["engine"], budget_of(cfg)
     return RunContext(
         key=key,
         folder=unit_folder(cfg["paths"]["results"], labels_of(cfg), key),
         seed=run_seed(cfg),
-        steps=cfg["budget"]["steps"],
-        seconds=cfg["budget"]["seconds"],
+        steps=planned_steps(budget, rows),
+        seconds=budget["seconds"],
+        stop=StopRule.of(budget),
         reporter=reporter,
         note=note,
         block_seconds=engine["block_seconds"],

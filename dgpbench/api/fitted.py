@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dgpbench.config.budget import budget_of, planned_steps
 from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
+from dgpbench.engine.stopping import StopRule
 from dgpbench.errors import Diverged, Interrupted
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
 from dgpbench.evaluate.predictive import Predictive
@@ -146,14 +148,15 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
 
 def train(cfg: dict, split: Split, note: Callable[[str], None] = lambda text: None) -> Model:
     """A model fitted to a split of arrays, with nothing kept on disk."""
-    model, budget, engine = create(cfg), cfg["budget"], cfg["engine"]
+    model, budget, engine = create(cfg), budget_of(cfg), cfg["engine"]
     with TemporaryDirectory() as folder:
         run = RunContext(
             key="",
             folder=Path(folder),
             seed=cfg["seed"],
-            steps=budget["steps"],
+            steps=planned_steps(budget, split.n_train),
             seconds=budget["seconds"],
+            stop=StopRule.of(budget),
             reporter=Silent(),
             note=note,
             block_seconds=engine["block_seconds"],

@@ -12,7 +12,8 @@ from dgpbench.errors import UserError
 DEFAULT_OUTPUT = "perf-results"
 ROUNDS, TURN = 7, 0.7
 STUDIES = {
-    "time-to-accuracy": "only seconds of training until DGP2 has the published test log-likelihood",
+    "time-to-accuracy": "only seconds of training until DGP2 has the published test log-likelihood; "
+    "with --systems gpytorch,gpflux the race with these peers",
     "choice": "only validation log-likelihood against seconds of training, for the choice of defaults",
     "scaling": "only step time against batch, M, depth, width, K, and rate and memory against rows",
     "evaluation": "only test rows per second of prediction and of all metrics",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgpbench.config.budget import budget_of, refuses_stop
 from dgpbench.config.inference import check_inference
 from dgpbench.config.protocol import check_split, is_trial
 from dgpbench.config.schema import (
@@ -43,7 +44,8 @@ def normalise(cfg: dict) -> dict:
             example = f"{section}.{next(iter(CLOSED.get(section, {'name': None})))}=..."
             raise UserError(f"'{section}' must be a section with fields of its own; set them, e.g. {example}")
         if section in CLOSED:
-            out[section] = check_section(section, cfg[section], CLOSED[section], closed=True)
+            values = budget_of(cfg) if section == "budget" else cfg[section]
+            out[section] = check_section(section, values, CLOSED[section], closed=True)
     out["dataset"] = check_section("dataset", cfg["dataset"], DATASET, required=DATASET)
     out["launcher"] = check_section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
     out["model"] = _model(cfg["model"])
@@ -131,6 +133,8 @@ def _relations(cfg: dict) -> None:
         raise UserError(reason)
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
+    if reason := refuses_stop(cfg):
+        raise UserError(reason)
 
 
 def _for_gps(cfg: dict) -> None:

@@ -18,7 +18,7 @@ SPLIT_RULES = ("shuffle", "published", "fixed_zero")
 LAYERS = ("gp", "lv", "linear")
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
-    *("inner_gps", "mixing_trainable", "inner_variance_trainable"),
+    *("inner_gps", "mixing_trainable", "inner_variance_trainable", "per_output"),
 )
 
 
@@ -124,7 +124,8 @@ MODEL: dict[str, Field] = {
     "ard": SWITCH,
     "kernel_variance": POSITIVE,
     "lengthscale": POSITIVE,
-    "mean": _one_of("auto", "identity", "pca", "zero"),
+    "mean": _one_of("auto", "identity", "pca", "zero", "linear_trained"),
+    "per_output": _one_of("none", "kernel", "all"),
     "inner_noise": Field(float, low=0),
     "inner_noise_trainable": SWITCH,
     "inner_q_scale": POSITIVE,
@@ -138,6 +139,7 @@ MODEL: dict[str, Field] = {
     "projection_scale": POSITIVE,
     "use_inputs": SWITCH,
     "compat": _one_of("released", null=True),
+    "start": _one_of("config", "data"),
     "likelihood_variance": POSITIVE,
     "jitter": Field(float, null=True, above=0, below=1),
     "layer_overrides": Field(dict),
@@ -148,7 +150,7 @@ GP_REQUIRED = tuple(name for name in MODEL if name not in ("closed_form", "own_t
 REQUIRED = {"dgpbench.models.gp.GPModel": GP_REQUIRED}  # fields that a model must have, by its target
 _WHOLE_MODEL = (
     *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),
-    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat"),
+    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat", "start"),
 )
 PER_LAYER = tuple(name for name in GP_REQUIRED if name not in _WHOLE_MODEL)
 CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these
@@ -180,7 +182,16 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "row_number": SWITCH,
         "pixels": _one_of("unit", "scaling"),
     },
-    "budget": {"name": TEXT, "steps": COUNT_OR_NULL, "seconds": Field(float, null=True, above=0)},
+    "budget": {
+        "name": TEXT,
+        "steps": COUNT_OR_NULL,
+        "seconds": Field(float, null=True, above=0),
+        "growth": _one_of("none", "sqrt"),
+        "stop": _one_of("none", "converged", "validation"),
+        "window": Field(int, low=10),
+        "tolerance": Field(float, low=0),
+        "patience": COUNT,
+    },
 }
 INFERENCE: dict[str, Field] = {  # fields of every method; each declares its own beside them
     "_target_": TEXT,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dgpbench.engine import checkpoint
+from dgpbench.engine.stopping import StopRule
 
 
 class Silent:
@@ -44,6 +45,7 @@ class RunContext:
     block_seconds: float = 1.0
     checkpoint_seconds: float = 120.0
     tensorboard: bool = False
+    stop: StopRule | None = None  # an end before the end of the budget
     recoveries: list[dict] = field(default_factory=list)  # kept here too, for a run that diverges
 
     def forget(self) -> None:
@@ -65,6 +67,7 @@ class TrainResult:
     refused: int = 0
     resumed_from: list[int] = field(default_factory=list)
     recoveries: list[dict] = field(default_factory=list)
+    stopping: dict = field(default_factory=dict)  # what the stop rule saw, and whether it ended the training
     checks: dict = field(default_factory=dict)  # what the model verified of its own numerics after training
     # step, seconds, mean bound of the block; then, if any, the last step's size and the test log-likelihood
     trace: list[list[float | None]] = field(default_factory=list)

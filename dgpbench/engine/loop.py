@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -18,13 +17,18 @@ import numpy as np
 from dgpbench.engine import checkpoint
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.context import RunContext, TrainResult
+from dgpbench.engine.feed import Feed
 from dgpbench.engine.platform import tf
+from dgpbench.engine.stopping import Stopping
 from dgpbench.errors import Diverged, Interrupted, UserError
 
 MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
-MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
-MAX_STREAM_BYTES = 64 << 20
 TRACE_POINTS = 200
+DECOMPOSITIONS = (
+    "Cholesky",
+    "not invertible",
+    "Self-adjoint eigen decomposition",
+)  # that failed, in messages
 LOOK_AFTER = 1.1
 LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps, or a tenth of a short run
 
@@ -32,7 +36,8 @@ LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps,
 class Trainer(Protocol):
     """Compiled steps, as the loop asks for them (engine/trainer.py).
 
-    Reports have bound_mean, bound_last and refused, and step_size where a step is searched for.
+    Reports have bound_mean, bound_last, refused, finite (whether all parameters are), and step_size where a
+    step is searched for.
     """
 
     row_width: int  # numbers in one row of X and Y
@@ -55,14 +60,17 @@ def train(
     run: RunContext,
     take: Callable | None = None,
     look: Callable[[int], float] | None = None,
+    score: Callable[[int], float] | None = None,
 ) -> TrainResult:
     """Advance `trainer` to the end of its budget, from its checkpoint if there is one.
 
     `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident. `look(steps)` gives a
     number for the trace whenever there are LOOK_AFTER times as many steps, and at the end; its time is free.
+    `score(steps)` is the log-likelihood of validation rows, where they decide on the end.
     """
-    result = _resume(trainer, run)
-    feed = _Feed(trainer, batches, take)
+    stopping = Stopping(run.stop, score)
+    result = _resume(trainer, run, stopping)
+    feed = Feed(trainer, batches, take)
     stop = _Signals()
     writer = _trace_writer(run) if run.tensorboard else None
     run.reporter.training(trainer)
@@ -72,8 +80,8 @@ def train(
     first, next_look = True, 0.0
     try:
         with stop:
-            while not _finished(result, run):
-                size = _fit_in(size, result.steps, run.steps)
+            while not (_finished(result, run) or stopping.over):
+                size = _fit_in(size, result.steps, stopping.until(result.steps, run.steps))
                 began, cpu = time.perf_counter(), time.process_time()
                 report = _guarded(trainer, feed, result, size, run)
                 elapsed = time.perf_counter() - began
@@ -85,8 +93,9 @@ def train(
                     rate_steps, rate_seconds = rate_steps + size, rate_seconds + elapsed
                 result.steps += size
                 result.bound, result.refused = report["bound_mean"], result.refused + report["refused"]
+                stopping.after(result.steps, trainer)
                 seen = None
-                if look and (result.steps >= next_look or _finished(result, run)):
+                if look and (result.steps >= next_look or _finished(result, run) or stopping.over):
                     seen, next_look = look(result.steps), LOOK_AFTER * result.steps
                 more = report.get("step_size"), seen
                 result.trace.append(_entry(result.steps, round(result.seconds, 4), result.bound, *more))
@@ -96,7 +105,7 @@ def train(
                     size = feed.limit(int(size * min(4.0, run.block_seconds / max(elapsed, 1e-6))) or 1)
                 _show(result, run, writer)
                 if stop.received or time.perf_counter() - saved > run.checkpoint_seconds:
-                    _save(trainer, result, run)
+                    _save(trainer, result, run, stopping)
                     saved = time.perf_counter()
                 if stop.received:
                     raise Interrupted(stop.received, result.steps)
@@ -106,6 +115,9 @@ def train(
         if writer:
             writer.close()
     result.trace = _thin(result.trace)
+    result.stopping = stopping.finish(trainer)
+    if stopping.over:
+        run.note(f"step {result.steps}: no gain since step {stopping.gained} (budget.stop={run.stop.rule})")
     return result
 
 
@@ -134,18 +146,21 @@ def _finished(result: TrainResult, run: RunContext) -> bool:
     return run.seconds is not None and result.seconds >= run.seconds
 
 
-def _guarded(trainer: Trainer, feed: _Feed, result: TrainResult, size: int, run: RunContext) -> dict:
-    """One block. A failed Cholesky or a non-finite bound leads back to its start, to be tried again as the
-    trainer knows how: with a larger jitter, or not at all."""
+def _guarded(trainer: Trainer, feed: Feed, result: TrainResult, size: int, run: RunContext) -> dict:
+    """One block. A failed Cholesky, a non-finite bound or parameter leads back to its start, to be tried
+    again as the trainer knows how: with a larger jitter, or not at all."""
     before, jitter = trainer.state(), None
     for attempt in range(MAX_RECOVERIES + 1):
         try:
             report = feed.run(result.steps, size)
             if np.isfinite(report["bound_mean"]) and np.isfinite(report["bound_last"]):
-                return report
-            reason = "the bound is not finite"
+                if report["finite"]:
+                    return report
+                reason = "a parameter is not finite"  # the bound of the next step would tell, too late
+            else:
+                reason = "the bound is not finite"
         except tf.errors.InvalidArgumentError as error:
-            if "Cholesky" not in str(error) and "not invertible" not in str(error):
+            if not any(words in str(error) for words in DECOMPOSITIONS):
                 raise
             reason = "Cholesky failed: a kernel matrix is not positive definite"
         trainer.restore(before)
@@ -198,7 +213,7 @@ def _thin(trace: list[list[float]]) -> list[list[float]]:
 _FIELDS = ("steps", "seconds", "cpu_seconds", "compile_seconds", "refused")
 
 
-def _pack(trainer: Trainer, result: TrainResult) -> dict[str, np.ndarray]:
+def _pack(trainer: Trainer, result: TrainResult, stopping: Stopping) -> dict[str, np.ndarray]:
     numbers = {f"result/{name}": np.asarray(getattr(result, name)) for name in _FIELDS}
     recoveries = [[r["step"], r["jitter"]] for r in result.recoveries]
     extra = {
@@ -207,22 +222,23 @@ def _pack(trainer: Trainer, result: TrainResult) -> dict[str, np.ndarray]:
         "result/recoveries": np.asarray(recoveries, float).reshape(-1, 2),
         "result/reasons": np.asarray([r["reason"] for r in result.recoveries], dtype=np.str_),
     }
-    return trainer.state() | numbers | extra
+    return trainer.state() | numbers | extra | stopping.state()
 
 
-def _save(trainer: Trainer, result: TrainResult, run: RunContext) -> None:
+def _save(trainer: Trainer, result: TrainResult, run: RunContext, stopping: Stopping) -> None:
     """Write a checkpoint; a full disk is told, and does not end the training."""
     try:
-        checkpoint.save(run.folder, run.key, _pack(trainer, result))
+        checkpoint.save(run.folder, run.key, _pack(trainer, result, stopping))
     except OSError as error:
         run.note(f"step {result.steps}: no checkpoint written ({error.strerror or error}); training goes on")
 
 
-def _resume(trainer: Trainer, run: RunContext) -> TrainResult:
+def _resume(trainer: Trainer, run: RunContext, stopping: Stopping) -> TrainResult:
     state = checkpoint.load(run.folder, run.key)
     if state is None:
         return TrainResult()
     trainer.restore(state)
+    stopping.restore(state)
     numbers = {name: state[f"result/{name}"].item() for name in _FIELDS if f"result/{name}" in state}
     reasons = zip(state["result/recoveries"].tolist(), state["result/reasons"].tolist(), strict=True)
     recoveries = [{"step": int(s), "reason": str(why), "jitter": j} for (s, j), why in reasons]
@@ -230,47 +246,6 @@ def _resume(trainer: Trainer, run: RunContext) -> TrainResult:
     trace = [_entry(*(None if np.isnan(x) else x for x in line)) for line in state["result/trace"].tolist()]
     run.note(f"resuming from the checkpoint at step {numbers['steps']}")
     return TrainResult(**numbers, trace=trace, resumed_from=resumed, recoveries=recoveries)
-
-
-# ---- feeding -------------------------------------------------------------------------------------------
-
-
-class _Feed:
-    """Hands minibatches to the trainer: row numbers of resident data, the rows of streamed data."""
-
-    def __init__(self, trainer: Trainer, batches: Batches, take: Callable | None):
-        self.trainer, self.batches, self.take = trainer, batches, take
-        self.pool = ThreadPoolExecutor(1) if take else None
-        self.ahead: tuple[tuple[int, int], object] | None = None
-
-    def limit(self, size: int) -> int:
-        rows = MAX_BLOCK_ROWS
-        if self.take:
-            rows = MAX_STREAM_BYTES // (8 * self.trainer.row_width)
-        return max(1, min(size, rows // self.batches.batch))
-
-    def run(self, start: int, steps: int) -> dict:
-        if self.take is None:
-            empty = np.zeros((steps, 0), np.int32)
-            return self.trainer.run(start, empty if self.batches.full else self.batches.rows(start, steps))
-        if self.ahead and self.ahead[0] == (start, steps):
-            X, Y = self.ahead[1].result()
-        else:
-            X, Y = self._read(start, steps)
-        follow = (start + steps, steps)
-        self.ahead = (follow, self.pool.submit(self._read, *follow))
-        return self.trainer.run_streamed(start, X, Y)
-
-    def _read(self, start: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        rows = self.batches.rows(start, steps) if not self.batches.full else None
-        order = np.tile(np.arange(self.batches.num_data), steps) if rows is None else rows.reshape(-1)
-        X, Y = self.take(order)
-        shape = (steps, self.batches.batch)
-        return X.reshape(*shape, -1), Y.reshape(*shape, -1)
-
-    def close(self) -> None:
-        if self.pool:
-            self.pool.shutdown(cancel_futures=True)
 
 
 class _Signals:

@@ -28,6 +28,7 @@ class StepSpec:
     threads: int = 1
     xla: bool = True
     device: str = "/CPU:0"
+    compile_step: bool = False  # XLA takes the whole step: on a GPU, where its Cholesky is no slower
 
     @property
     def trainable(self) -> dict[str, tuple[int, ...]]:
@@ -50,7 +51,10 @@ class StepSpec:
 
     @property
     def chunks(self) -> list[int]:
-        """Rows of a minibatch that go through the batch part together."""
+        """Rows of a minibatch that go through the batch part together: all of them on a GPU, which has no
+        caches of a core to fit into and no threads to share out."""
+        if "GPU" in self.device:
+            return [self.batch]
         limit = min(self.chunk_rows, CHUNK_BYTES // (self.bound.tallest * self.batch_dtype.size))
         return chunk_sizes(self.batch, max(1, limit // self.bound.columns), self.threads)
 

@@ -18,6 +18,7 @@ from dgpbench.gp.parameters import constrain
 from dgpbench.inference.base import Batch
 
 KEPT_TRAINERS = 2  # compiled trainers kept for reuse in one process
+BOUND_SUM = "bound_sum"  # its name in a checkpoint
 DRIVER = "direction/"  # before the names of a host update's state in a checkpoint
 
 
@@ -31,6 +32,10 @@ class Trainer:
         start, rows = tf.TensorSpec((), tf.int32), tf.TensorSpec((None, None), tf.int32)
         widths = spec.bound.input_dim, spec.bound.target_dim
         Xs, Ys = (tf.TensorSpec((None, spec.batch, width), spec.batch_dtype) for width in widths)
+        with tf.device(spec.device):
+            self._bound_sum = tf.Variable(0.0, dtype=tf.float64)  # of all steps since it was last taken
+        self._one = tf.function(self._step, jit_compile=True) if spec.compile_step else self._step
+        self._finite = tf.function(self._all_finite)
         self._resident = tf.function(self._resident_block, input_signature=[start, rows])
         self._streamed = tf.function(self._streamed_block, input_signature=[start, Xs, Ys])
 
@@ -57,6 +62,7 @@ class Trainer:
         oracle.jitter.assign(jitter)
         oracle.num_data.assign(num_data)
         oracle.seed.assign(seed)
+        self._bound_sum.assign(0.0)
         if self.driver:
             self.driver.reset()
         if data is not None:
@@ -66,7 +72,7 @@ class Trainer:
     def _variables(self) -> dict[str, tf.Variable]:
         named = {f"raw/{n}": v for n, v in self.oracle.raw.items()}
         named |= {f"slot/{n}": v for n, v in self.oracle.slots.items()}
-        return named | {"jitter": self.oracle.jitter}
+        return named | {"jitter": self.oracle.jitter, BOUND_SUM: self._bound_sum}
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that a checkpoint needs, as arrays."""
@@ -75,6 +81,7 @@ class Trainer:
         return state | {DRIVER + name: value for name, value in kept.items()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
+        state = {BOUND_SUM: 0.0} | state  # a checkpoint of an older version has none
         for name, variable in self._variables().items():
             variable.assign(state[name])
         if self.driver:
@@ -89,6 +96,13 @@ class Trainer:
         jitter = float(self.oracle.jitter.numpy()) * 10.0**attempt
         self.oracle.jitter.assign(jitter)
         return jitter
+
+    def take_bound_sum(self) -> float:
+        """The sum of the bounds of all steps since the last time, added up step by step: blocks do not matter
+        to its bits."""
+        total = float(self._bound_sum.numpy())
+        self._bound_sum.assign(0.0)
+        return total
 
     @property
     def row_width(self) -> int:
@@ -123,33 +137,41 @@ class Trainer:
             if self.driver:
                 for step in range(start, start + len(rows)):
                     bound, size = self.driver.step(step)
-                return {"bound_mean": bound, "bound_last": bound, "refused": 0, "step_size": size}
-            return _report(self._resident(tf.constant(start, tf.int32), tf.constant(rows, tf.int32)))
+                    self._bound_sum.assign_add(bound)
+                found = {"bound_mean": bound, "bound_last": bound, "refused": 0, "step_size": size}
+                return found | {"finite": bool(self._finite())}
+            return self._report(self._resident(tf.constant(start, tf.int32), tf.constant(rows, tf.int32)))
 
     def run_streamed(self, start: int, X: np.ndarray, Y: np.ndarray) -> dict[str, float]:
         """Run len(X) steps on the given minibatches X (steps, B, D), Y (steps, B, P)."""
         with tf.device(self.spec.device):
             args = tf.constant(start, tf.int32), tf.constant(self._cast(X)), tf.constant(self._cast(Y))
-            return _report(self._streamed(*args))
+            return self._report(self._streamed(*args))
 
     def _resident_block(self, start, rows):
         total, last, halvings = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
+        together = self._bound_sum.read_value()
         for i in tf.range(tf.shape(rows)[0]):
             if self.spec.full_batch:
                 X, Y = self.oracle.X.read_value(), self.oracle.Y.read_value()
             else:
                 X, Y = tf.gather(self.oracle.X, rows[i]), tf.gather(self.oracle.Y, rows[i])
-            last, refused = self._step(Batch(X, Y, start + i, rows[i]))
+            last, refused = self._one(Batch(X, Y, start + i, rows[i]))
             total += last
+            together += last
             halvings += refused
+        self._bound_sum.assign(together)
         return total / tf.cast(tf.shape(rows)[0], tf.float64), last, halvings
 
     def _streamed_block(self, start, Xs, Ys):
         total, last, halvings = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
+        together = self._bound_sum.read_value()
         for i in tf.range(tf.shape(Xs)[0]):
-            last, refused = self._step(Batch(Xs[i], Ys[i], start + i, None))
+            last, refused = self._one(Batch(Xs[i], Ys[i], start + i, None))
             total += last
+            together += last
             halvings += refused
+        self._bound_sum.assign(together)
         return total / tf.cast(tf.shape(Xs)[0], tf.float64), last, halvings
 
     @tf.autograph.experimental.do_not_convert
@@ -157,17 +179,21 @@ class Trainer:
         bound, refused = self.spec.update.step(self.oracle, batch)
         return tf.cast(bound, tf.float64), refused
 
+    def _all_finite(self) -> tf.Tensor:
+        each = [tf.reduce_all(tf.math.is_finite(v)) for v in self.oracle.raw.values()]
+        return tf.reduce_all(tf.stack(each))
+
+    def _report(self, out) -> dict[str, float]:
+        mean, last, halvings = (float(x) for x in out)
+        finite = bool(self._finite())
+        return {"bound_mean": mean, "bound_last": last, "refused": int(halvings), "finite": finite}
+
     def _cast(self, array: np.ndarray) -> np.ndarray:
         return array.astype(self.spec.batch_dtype.as_numpy_dtype)
 
 
 def _tensors(arrays: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(value) for name, value in arrays.items()}
-
-
-def _report(out) -> dict[str, float]:
-    mean, last, halvings = (float(x) for x in out)
-    return {"bound_mean": mean, "bound_last": last, "refused": int(halvings)}
 
 
 _trainers: OrderedDict[StepSpec, Trainer] = OrderedDict()

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+DISTANCE_ROWS = 1000
 MANY_COLUMNS = 500  # from here on axes come from the covariance: 60,000 images take seconds, not a minute
 KMEANS_ROWS_PER_CENTRE = 100  # k-means sees at most this many random rows per inducing point
 
@@ -51,6 +52,17 @@ def principal_scales(Y: np.ndarray, count: int) -> np.ndarray:
     """Principal axes of Y, each times its standard deviation (D, count): P with P P^T near Y's covariance."""
     axes = principal_axes(Y, count)
     return axes * (Y @ axes).std(0)
+
+
+def median_distance(H: np.ndarray) -> float:
+    """The median distance between two of (at most DISTANCE_ROWS evenly chosen) rows of H; 1 where all are one
+    point."""
+    from scipy.spatial.distance import pdist
+
+    rows = np.unique(np.linspace(0, len(H) - 1, DISTANCE_ROWS).astype(int))
+    distances = pdist(H[rows])
+    middle = float(np.median(distances)) if len(distances) else 0.0
+    return middle if middle > 0.0 else 1.0
 
 
 def residual_scores(X: np.ndarray, Y: np.ndarray, count: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
@@ -26,14 +26,14 @@ class PreparedGP(NamedTuple):
     """The part of a layer that does not depend on the batch. `mean` and `mixing` hold W and P, or nothing."""
 
     kernel: dict
-    form: forms.White | forms.Half | forms.Quad
+    form: Any  # of fast/forms.py, or of fast/separate.py
     mean: dict[str, tf.Tensor]
     mixing: dict[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
 class GPLayer:
-    """Static structure of a layer. `mean` is zero | identity | linear (x W with a fixed W).
+    """Static structure of a layer. `mean` is zero | identity | linear (x W, fixed or trained).
 
     `output_dim` counts the GPs. Where `mixed` is not 0 they are mixed linearly to that many outputs, P g(h),
     and the mean function is added after the mixing (thesis 5.1.5).
@@ -66,6 +66,10 @@ class GPLayer:
     def constraints(self) -> dict[str, Constraint]:
         return {"q_sqrt": LOWER} | below("kernel", self.kernel.constraints())
 
+    def form(self, columns: int, exact: bool) -> str:
+        """The cheapest form of the batch part for so many columns; `exact`: it is in float64."""
+        return forms.cheaper_form(self.output_dim, self.num_inducing, columns, exact)
+
     # ---- M x M part ----------------------------------------------------------------------------------
 
     def gram(self, p: Mapping[str, tf.Tensor], jitter) -> tf.Tensor:
@@ -83,8 +87,11 @@ class GPLayer:
         kernel = self.kernel.prepare(scope(p, "kernel"), p["Z"])
         Kzz = self._gram(kernel, p["Z"].dtype, how.jitter)
         form, watched = forms.make(how.form, Kzz, q, how.batch_dtype, how.natural)
-        mean = {"W": p["W"]} if self.mean == "linear" else {}
-        return PreparedGP(kernel, form, mean, {"P": p["P"]} if self.mixed else {}), watched
+        return PreparedGP(kernel, form, *self._maps(p)), watched
+
+    def _maps(self, p: Mapping[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        """The mean function's W and the mixing's P, or nothing for either."""
+        return {"W": p["W"]} if self.mean == "linear" else {}, {"P": p["P"]} if self.mixed else {}
 
     def penalty(self, p: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """KL(q(u) || p(u))."""

@@ -12,14 +12,16 @@ from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.upgrade import merged
 from dgpbench.errors import UserError
-from dgpbench.gp import first_guesses, kernels, likelihoods, projection
+from dgpbench.gp import data_start, first_guesses, kernels, likelihoods, projection
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.compose import with_white
 from dgpbench.gp.latent import LatentLayer
 from dgpbench.gp.layer import GPLayer
 from dgpbench.gp.likelihoods import Gaussian, Likelihood
+from dgpbench.gp.parameters import scope
 from dgpbench.gp.projection import ProjectionLayer
+from dgpbench.gp.separate import SeparateLayer
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Start:
     centres: dict[int, np.ndarray] = field(default_factory=dict)  # M: k-means centres of X
     maps: list[Callable] = field(default_factory=list)  # what carried the inputs here
     latents: int = 0  # latent dimensions so far
+    noise: float | None = None  # of a Gaussian likelihood, where the data give it
+    regression: bool = False  # whether the last layer starts from a regression
 
     def carry(self, step: Callable[[np.ndarray], np.ndarray]) -> None:
         self.H = step(self.H)
@@ -82,10 +86,14 @@ def build(
             _start_gp(start, i, settings, last=i == depth - 1)
     values = start.values
     values |= {f"likelihood/{n}": v for n, v in likelihood.initial().items()}
+    if start.noise is not None:
+        values["likelihood/variance"] = np.asarray(start.noise)
     start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
     fixed = start.fixed & values.keys()
     inference = merged(later_defaults("inference"), cfg.get("inference", {}))
     made = structure(cfg, values)
+    if start.regression:
+        _best_last(start, made.layers[-1], f"layer{depth - 1}")
     if inference["hyperparameters"] == "fixed":
         fixed |= {name for name in values if not made.is_variational(name)}
     return made, values, fixed, start.notes
@@ -106,13 +114,17 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     M = asked if released else min(asked, start.num_data)
     if M < asked:
         start.notes.append(f"layer {i}: {asked} inducing points asked for, {M} rows: M = {M}")
-    scale = math.sqrt(dim_in) if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
     kernel = _kernel(settings, dim_in, inner=not last)
-    initial = kernel.initial(settings["kernel_variance"], scale, settings["inner_noise"])
+    initial = kernel.initial(*_scales(start, settings, last), settings["inner_noise"])
     q_scale = 1.0 if last else settings["inner_q_scale"]
+    own = "none" if last else settings["per_output"]
+    if own != "none":
+        _check_stackable(kernel)
+        initial = {name: _each(v, outputs) for name, v in initial.items()}
+    Z = start.inducing(M)
     start.values |= {f"layer{i}/kernel/{name}": v for name, v in initial.items()}
     start.values |= {
-        f"layer{i}/Z": start.inducing(M),
+        f"layer{i}/Z": _each(Z, outputs) if own == "all" else Z,
         f"layer{i}/q_mu": np.zeros((outputs, M)),
         f"layer{i}/q_sqrt": np.tile(np.eye(M), (outputs, 1, 1)) * q_scale,
     }
@@ -127,7 +139,8 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     kind, W = _mean_function(settings["mean"], start.H, width, released)
     if kind == "linear" and W is not None:
         start.values[f"layer{i}/W"] = W
-        start.fixed.add(f"layer{i}/W")
+        if settings["mean"] != "linear_trained":
+            start.fixed.add(f"layer{i}/W")
     if W is not None:
         start.carry(lambda A: A @ W)
     if gps:
@@ -181,12 +194,13 @@ def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
             dim_out, dim_in = values[f"layer{i}/projection/mean"].shape
             layers.append(ProjectionLayer(dim_in, dim_out))
         else:
-            M, dim_in = values[f"layer{i}/Z"].shape
+            M, dim_in = values[f"layer{i}/Z"].shape[-2:]
             mean = "zero" if last or settings["mean"] == "zero" else "identity"
             mean = "linear" if f"layer{i}/W" in values else mean
             mixed = len(values[f"layer{i}/P"]) if f"layer{i}/P" in values else 0
             kernel = _kernel(settings, dim_in, inner=not last)
-            layers.append(GPLayer(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean, mixed))
+            kind = GPLayer if last or settings["per_output"] == "none" else SeparateLayer
+            layers.append(kind(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean, mixed))
     return DeepGP(tuple(reversed(layers)), likelihoods.from_values(cfg, values))
 
 
@@ -212,23 +226,64 @@ def _kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
     return with_white(kernel) if inner and settings["inner_noise"] else kernel
 
 
+def _scales(start: Start, settings: dict, last: bool) -> tuple[float, float]:
+    """First kernel variance and lengthscale of a layer; of the last one also the noise, under start=data."""
+    if settings["start"] != "data":
+        wanted = settings["lengthscale"]
+        return settings["kernel_variance"], math.sqrt(start.H.shape[1]) if wanted == "sqrt_dim" else wanted
+    if not last:
+        return data_start.INNER_VARIANCE, first_guesses.median_distance(start.H)
+    gaussian = isinstance(start.likelihood, Gaussian)
+    start.regression = gaussian and not start.latents and not settings["output_gps"]
+    if start.regression:
+        variance, scale, start.noise = data_start.regression(start.H, start.Y)
+        return variance, scale
+    variance, noise = data_start.WITHOUT
+    start.noise = noise * max(float(start.Y.var(0).mean()), 1e-6) if gaussian else None
+    return variance, first_guesses.median_distance(start.H)
+
+
+def _best_last(start: Start, layer: GPLayer, name: str) -> None:
+    """The best q(u) of the last layer, and the noise that goes with it."""
+    values, own = start.values, scope(start.values, name)
+    q_mu, q_sqrt, noise = data_start.best_posterior(layer, own, start.noise, start.H, start.Y, start.num_data)
+    values |= {f"{name}/q_mu": q_mu, f"{name}/q_sqrt": q_sqrt, "likelihood/variance": np.asarray(noise)}
+
+
+def _check_stackable(kernel: Kernel) -> None:
+    if not kernel.stackable:
+        raise UserError(
+            f"model.per_output=kernel and all take rbf, matern, rational_quadratic and white kernels, their "
+            f"sums and products; model.kernel={kernel} is another: set model.per_output=none"
+        )
+
+
+def _each(value: np.ndarray, outputs: int) -> np.ndarray:
+    """The same value for each output, along a first axis."""
+    return np.repeat(np.asarray(value)[None], outputs, 0)
+
+
 def _mean_function(
     wanted: str, H: np.ndarray, dim_out: int, released: bool = False
 ) -> tuple[str, np.ndarray | None]:
     """Kind of an inner mean function and the map W (None: identity) that carries points to the next layer.
 
-    Identity where the width stays; PCA where it shrinks (released: the first inputs, so that a latent
-    variable, which comes last, is dropped); identity padded with zeros where it grows. Under `zero` the map
-    only places the next layer's inducing inputs.
+    Identity where the width stays (as a W of its own if it is trained); PCA where it shrinks (released: the
+    first inputs, so that a latent variable, which comes last, is dropped); identity padded with zeros where
+    it grows. Under `zero` the map only places the next layer's inducing inputs.
     """
     dim_in = H.shape[1]
     if wanted == "identity" and dim_in != dim_out:
         raise UserError(
             f"model.mean=identity needs equal widths, not {dim_in} and {dim_out}; use auto, pca or zero"
         )
-    if dim_in == dim_out and wanted != "pca":
+    if dim_in == dim_out and wanted not in ("pca", "linear_trained"):
         return "zero" if wanted == "zero" else "identity", None
-    keep = dim_in < dim_out or (released and wanted != "pca")
+    keep = (
+        dim_in < dim_out
+        or (dim_in == dim_out and wanted == "linear_trained")
+        or (released and wanted != "pca")
+    )
     W = np.eye(dim_in, dim_out) if keep else first_guesses.principal_axes(H, dim_out)
     return "zero" if wanted == "zero" else "linear", W
 

@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
     from dgpbench.gp import deep_gp
     from dgpbench.gp.deep_gp import DeepGP
-    from dgpbench.gp.fast import forms
     from dgpbench.gp.parameters import Constraint
 
     Values = Mapping[str, tf.Tensor]
     Gradients = dict[str, tf.Tensor]
     Pairs = dict[int, tuple[tf.Tensor, tf.Tensor]]
 else:
-    deep_gp, forms = lazy("dgpbench.gp.deep_gp"), lazy("dgpbench.gp.fast.forms")
+    deep_gp = lazy("dgpbench.gp.deep_gp")
 
 
 class Numerics(NamedTuple):
@@ -116,7 +115,7 @@ class Bound:
                 return "white"
             layer, behind = model.layers[i], model.latent and i > model.latent[0]
             columns = batch * spread if behind else before
-            return forms.cheaper_form(layer.output_dim, layer.num_inducing, columns, exact)
+            return layer.form(columns, exact)
 
         return tuple(form(i) for i in range(len(model.layers)))
 
@@ -284,15 +283,3 @@ class Method:
     def rates(self) -> dict[str, float]:
         """The numbers that the update's `rates` name."""
         return {}
-
-
-def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
-    """Why a method named `own` that knows GP layers only refuses a model; None where it does not."""
-    others = [kind for kind in model.get("layers", ()) if kind != "gp"]
-    if not others:
-        return None
-    words = {
-        "lv": "latent variables (lv): use inference=vi, iwvi or optimal",
-        "linear": "a linear projection",
-    }
-    return f"inference={own} is for GP layers; model={model['name']} has {words.get(others[0], others[0])}"

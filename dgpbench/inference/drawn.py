@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dgpbench.inference.base import Bound, Method, Numerics, Update, gp_layers_only
+from dgpbench.inference.base import Bound, Method, Numerics, Update
+from dgpbench.inference.fits import gp_layers_only
 from dgpbench.inference.lazy import lazy
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.schema import COUNT, POSITIVE, Field
-from dgpbench.inference.base import Bound, Method, Numerics, Update, gp_layers_only
+from dgpbench.inference.base import Bound, Method, Numerics, Update
+from dgpbench.inference.fits import gp_layers_only
 from dgpbench.inference.lazy import lazy
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 
@@ -79,6 +80,8 @@ class SGHMC(Method):
                 "likelihood=softmax has no integral in closed form for inference.potential=marginal; use "
                 "inference.potential=expected or likelihood=robustmax"
             )
+        if self.cfg["budget"].get("stop", "none") != "none":
+            return "inference=sghmc samples for as long as its budget says; set budget.stop=none"
         burn_in, thinning = self.settings["burn_in"], self.settings["thinning"]
         steps = self.cfg["budget"]["steps"]
         if steps is None:

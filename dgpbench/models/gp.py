@@ -108,6 +108,13 @@ class GPModel:
             data=(self._inputs(split.X_train), split.Y_train) if resident else None,
         )
         look = partial(self._test_loglik, trainer, split, run.seed)
+        score = None
+        if run.stop and run.stop.rule == "validation":
+            run.note(
+                f"validation stop: {len(split.rows_valid):,} training rows are looked at, not trained on "
+                f"(protocol.validation={cfg['protocol']['validation']:g})"
+            )
+            score = partial(self._test_loglik, trainer, split.on_validation(), run.seed)
         try:
             result = train(
                 trainer,
@@ -115,6 +122,7 @@ class GPModel:
                 run,
                 take=None if resident else self._streamed(split),
                 look=look if cfg["engine"].get("trace_test") else None,
+                score=score,
             )
         except Diverged as error:
             raise Diverged(f"{error}{place_of(self.bound)}") from None
@@ -247,8 +255,9 @@ def step_spec(
         precision=cfg["precision"],
         chunk_rows=engine["chunk_rows"],
         threads=threads,
-        xla=engine["xla"] in ("auto", True) and bound.compiles,
+        xla=(xla := engine["xla"] in ("auto", True) and bound.compiles),
         device=device,
+        compile_step=xla and "GPU" in device and not update.host,
     )
 
 

@@ -49,7 +49,7 @@ def serve(library: str, precision: str, threads: int) -> None:
     try:
         module = import_module(MODULES[library])
         used = module.set_threads(threads)
-        answer({"versions": _versions(), "threads": used, "malloc_kept": malloc_kept()})
+        answer({"versions": versions(), "threads": used, "malloc_kept": malloc_kept()})
     except Exception as error:  # noqa: BLE001 - the other side decides what a missing library means
         answer(_failure(error))
         return
@@ -90,7 +90,7 @@ def _finite(loss: float) -> float | None:
     return float(loss) if math.isfinite(loss) else None
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in PACKAGES:
         try:

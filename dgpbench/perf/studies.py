@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from dgpbench.errors import UserError
 from dgpbench.perf.cases import select
 from dgpbench.perf.tables import Table, markdown_table, show_table
 
@@ -33,7 +34,7 @@ def run(name: str, args: argparse.Namespace, folder: Path, note: Note) -> int:
     from dgpbench.data.files import write_json
 
     folder.mkdir(parents=True, exist_ok=True)
-    found = STUDIES[name](args, note)
+    found = STUDIES[name](args, folder, note)
     facts = {"study": name, "finished": datetime.now(timezone.utc).isoformat(timespec="seconds")} | _machine()
     write_json(folder / f"{name}.json", facts | {"threads": args.threads} | found.numbers)
     with (folder / f"{name}.csv").open("w", newline="") as file:
@@ -59,8 +60,34 @@ def _machine() -> dict:
     return {"processor": processor(), "cores": os.cpu_count(), "load": load, "git_commit": git_commit()}
 
 
-def _accuracy(args: argparse.Namespace, note: Note, *, choice: bool) -> Findings:
+def _race(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
+    from dgpbench.perf import race, race_tables
+    from dgpbench.perf.kept import Kept
+    from dgpbench.perf.systems import interpreters
+
+    names = select(args.systems, list(race.RACERS), "system")
+    if not any(race.RACERS[name].library == "dgpbench" for name in names):
+        names = [race.OURS, *names]
+    datasets = list(dict.fromkeys(word for given in args.cases for word in given.split(","))) or race.DATASETS
+    if args.threads not in (None, 1):
+        raise UserError("the race is on one thread each; leave --threads out")
+    kept, pythons = Kept(folder / "race.runs.jsonl"), interpreters(args.peers_python)
+    runs = race.measure(datasets, names, args.rounds or race.SPLITS, args.seconds, pythons, kept, note)
+    tables = [race_tables.scores(runs)]
+    for ours in (name for name in names if name.startswith("dgpbench") and name != "dgpbench-sgp"):
+        tables.append(race_tables.verdicts(runs, ours))
+    settings = {name: race.RACERS[name].settings for name in names}
+    plot = lambda path: race_tables.draw(runs, path)  # noqa: E731
+    return Findings({"systems": settings, "runs": runs}, race_tables.rows(runs), tables, plot)
+
+
+def _accuracy(args: argparse.Namespace, folder: Path, note: Note, *, choice: bool) -> Findings:
     from dgpbench.perf import accuracy
+    from dgpbench.perf.kept import Kept
+    from dgpbench.perf.race import is_race
+
+    if not choice and is_race(args.systems):
+        return _race(args, folder, note)
 
     default = accuracy.CHOICE if choice else accuracy.RACE
     datasets = list(dict.fromkeys(word for given in args.cases for word in given.split(",")))
@@ -73,6 +100,7 @@ def _accuracy(args: argparse.Namespace, note: Note, *, choice: bool) -> Findings
         args.seconds or default["seconds"],
         [f"threads={args.threads}"] if args.threads else [],
         note,
+        Kept(folder / f"{'choice' if choice else 'time-to-accuracy'}.runs.jsonl"),
         choice=choice,
     )
     settings = {name: accuracy.SYSTEMS[name] for name in chosen}
@@ -80,7 +108,7 @@ def _accuracy(args: argparse.Namespace, note: Note, *, choice: bool) -> Findings
     return Findings({"systems": settings, "runs": runs}, accuracy.rows(runs), [table])
 
 
-def _scaling(args: argparse.Namespace, note: Note) -> Findings:
+def _scaling(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
     from dgpbench.machine import usable_cores
     from dgpbench.perf import growth
 
@@ -98,7 +126,7 @@ def _scaling(args: argparse.Namespace, note: Note) -> Findings:
     return Findings({"steps": steps, "rows": rows}, [*steps, *rows], tables, plot)
 
 
-def _evaluation(args: argparse.Namespace, note: Note) -> Findings:
+def _evaluation(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
     from dgpbench.perf import evaluation
 
     models = select(args.cases, list(evaluation.MODELS), "model")
@@ -107,9 +135,9 @@ def _evaluation(args: argparse.Namespace, note: Note) -> Findings:
     return Findings({"models": found}, found, [evaluation.table(found)])
 
 
-STUDIES: dict[str, Callable[[argparse.Namespace, Note], Findings]] = {
-    "time-to-accuracy": lambda args, note: _accuracy(args, note, choice=False),
-    "choice": lambda args, note: _accuracy(args, note, choice=True),
+STUDIES: dict[str, Callable[[argparse.Namespace, Path, Note], Findings]] = {
+    "time-to-accuracy": lambda args, folder, note: _accuracy(args, folder, note, choice=False),
+    "choice": lambda args, folder, note: _accuracy(args, folder, note, choice=True),
     "scaling": _scaling,
     "evaluation": _evaluation,
 }

@@ -1,4 +1,5 @@
-"""A worker process: `python worker.py LIBRARY PRECISION THREADS`, in any environment that has the library.
+"""A worker process: `python worker.py LIBRARY PRECISION THREADS`, or `worker.py race TASK.json`, in any
+environment that has the library.
 
 dgpbench is not installed beside the peers: the package is made importable from this file's own folder,
 without its neighbours in site-packages, which would take the place of the peers' requirements.
@@ -24,7 +25,12 @@ def make_importable(package: Path) -> None:
 
 if __name__ == "__main__":
     make_importable(Path(__file__).resolve().parents[1])
-    from dgpbench.perf.serve import serve
+    if sys.argv[1] == "race":
+        from dgpbench.perf.racing import main
 
-    library, precision, threads = sys.argv[1:]
-    serve(library, precision, int(threads))
+        main(Path(sys.argv[2]))
+    else:
+        from dgpbench.perf.serve import serve
+
+        library, precision, threads = sys.argv[1:]
+        serve(library, precision, int(threads))

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from dgpbench.gp.fast.fence import Fenced, fence
 from dgpbench.gp.fast.joint import joint_quadratic_form
-from dgpbench.gp.fast.symmetric import weighted_squares
+from dgpbench.gp.fast.symmetric import sum_over_inducing, weighted_squares
 from dgpbench.gp.fast.whitening import folding, folding_root, outer_square, whitening
 from dgpbench.gp.preparation import Whitened
 
@@ -37,13 +37,6 @@ def whitened(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 def whitened_rows(Linv: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
     """The same for k(H, Z) (B, M): (B, M)."""
     return tf.matmul(K, Linv, transpose_b=True), lambda G: (None, tf.matmul(G, Linv))
-
-
-def sum_over_inducing(A: tf.Tensor) -> tf.Tensor:
-    """The sum of A (P, M, B) over M in blocks of 32 rows, which XLA fuses with whatever makes A; a longer sum
-    it takes apart and writes A to memory first."""
-    blocks = [tf.reduce_sum(A[:, i : i + 32], 1) for i in range(0, A.shape[1], 32)]
-    return sum(blocks[1:], blocks[0])
 
 
 @tf.custom_gradient

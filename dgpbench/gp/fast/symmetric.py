@@ -1,6 +1,7 @@
-"""Sums of weighted squares sum_b g_pb a_b a_b^T (P, M, M): the largest product of a gradient.
+"""Sums over inducing points, and sums of weighted squares sum_b g_pb a_b a_b^T (P, M, M), the largest product
+of a gradient.
 
-Its result is symmetric. It is computed in block rows, from the first column to the diagonal, and what lies
+The latter is symmetric. It is computed in block rows, from the first column to the diagonal, and what lies
 above is copied: 3/8 less to multiply with four blocks. With one output and a small matrix the products get
 too thin for that to pay.
 """
@@ -39,3 +40,10 @@ def from_blocks(parts: list[tf.Tensor]) -> tf.Tensor:
         full.append(tf.concat([part, *right], -1))
         start = end
     return tf.concat(full, -2)
+
+
+def sum_over_inducing(A: tf.Tensor) -> tf.Tensor:
+    """The sum of A (P, M, B) over M in blocks of 32 rows, which XLA fuses with whatever makes A; a longer sum
+    it takes apart and writes A to memory first."""
+    blocks = [tf.reduce_sum(A[:, i : i + 32], 1) for i in range(0, A.shape[1], 32)]
+    return sum(blocks[1:], blocks[0])

@@ -11,11 +11,12 @@ import tensorflow as tf
 from dgpbench.gp.fast.triangular import product
 
 
-def _inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
-    return tf.linalg.triangular_solve(tf.linalg.cholesky(K), tf.eye(K.shape[0], dtype=K.dtype))
+def inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
+    eye = tf.eye(K.shape[-1], batch_shape=K.shape[:-2], dtype=K.dtype)
+    return tf.linalg.triangular_solve(tf.linalg.cholesky(K), eye)
 
 
-def _through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
+def through_cholesky(T: tf.Tensor, Linv: tf.Tensor) -> tf.Tensor:
     """dK for a gradient dL in its Cholesky factor, from T = L^T dL: L^-T phi(T) L^-1 (Murray 2016).
 
     Not symmetric: K is, and then only the symmetric part of its gradient counts.
@@ -42,12 +43,12 @@ def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple:
     Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, its gradient dA k^T needs no
     pass over the batch: dA A^T = alpha^T dalpha + 2 sum_p C_p dC_p, and that is all the Cholesky asks for.
     """
-    Linv = _inverse_cholesky(K)
+    Linv = inverse_cholesky(K)
 
     def gradient(_, d_alpha, d_C):
         C_dC = tf.cast(_sum_of_products(C, d_C, "lower"), K.dtype)
         dA_At = tf.matmul(alpha, d_alpha, transpose_a=True) + 2.0 * C_dC  # its lower triangle
-        return _through_cholesky(-dA_At, Linv), d_alpha, d_C
+        return through_cholesky(-dA_At, Linv), d_alpha, d_C
 
     return (Linv, alpha, C), gradient
 
@@ -59,13 +60,13 @@ def folding(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple:
     Gradients are brought back to whitened coordinates, where the Cholesky asks for what it does above. The
     gradient in L^-1 itself is not taken: nothing of the batch part reads it.
     """
-    Linv = _inverse_cholesky(K)
+    Linv = inverse_cholesky(K)
 
     def gradient(_, d_alpha, d_C):
         white_alpha = tf.matmul(d_alpha, Linv, transpose_b=True)
         white_C = product(Linv, _times(d_C, Linv, "upper", transpose_b=True), "lower", out="symmetric")
         T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * _sum_of_products(C, white_C, "lower")
-        return _through_cholesky(-T, Linv), white_alpha, white_C
+        return through_cholesky(-T, Linv), white_alpha, white_C
 
     folded = product(Linv, _times(C, Linv, "lower"), "upper", out="symmetric", transpose_a=True)
     return (Linv, tf.matmul(alpha, Linv), folded), gradient
@@ -91,7 +92,7 @@ def folding_root(K: tf.Tensor, alpha: tf.Tensor, R: tf.Tensor) -> tuple:
         C_dC = product(L, _sum_of_products(F, G_Linv, "full"), "upper", out="lower", transpose_a=True)
         T = tf.matmul(alpha, white_alpha, transpose_a=True) + 2.0 * C_dC
         dR = 2.0 * product(G_Linv, W, out="lower", transpose_a=True)
-        return _through_cholesky(-T, Linv), white_alpha, dR
+        return through_cholesky(-T, Linv), white_alpha, dR
 
     return (Linv, tf.matmul(alpha, Linv), F), gradient
 

@@ -24,6 +24,7 @@ class Kernel(ABC):
 
     input_dim: int
     noise: ClassVar[bool] = False  # independent noise: on the diagonal, nothing between different points
+    stackable: bool = False  # takes a leading axis of outputs, in its hyperparameters and in Z (separate.py)
 
     @property
     @abstractmethod
@@ -96,23 +97,25 @@ class Part(Kernel):
 
     def rows(self, q: Prepared, H: tf.Tensor) -> tf.Tensor:
         """Features (B, F) of the rows of H (B, D)."""
-        return H * tf.transpose(q["scale"])
+        return H * tf.linalg.matrix_transpose(q["scale"])
 
     @abstractmethod
     def value(self, q: Prepared, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         """k (M, B) from features in rows, left (M, F), and in columns, right (F, B)."""
 
     def gram(self, prepared: Prepared) -> tf.Tensor:
-        return self.value(prepared, prepared["Z"], tf.transpose(prepared["Z"]))
+        return self.value(prepared, prepared["Z"], tf.linalg.matrix_transpose(prepared["Z"]))
 
     def cross(self, prepared: Prepared, H: tf.Tensor) -> tf.Tensor:
         return self.value(prepared, prepared["Z"], self.columns(prepared, H))
 
     def cross_rows(self, prepared: Prepared, H: tf.Tensor) -> tf.Tensor:
-        Z = tf.transpose(prepared["Z"])
+        Z = tf.linalg.matrix_transpose(prepared["Z"])
         return self.value(prepared, self.rows(prepared, H), Z)
 
 
 def column(v: tf.Tensor) -> tf.Tensor:
-    """A vector (D,) as (D, 1), a number as (1, 1)."""
-    return tf.reshape(v, (-1, 1))
+    """A vector (D,) as (D, 1), a number as (1, 1); for P outputs (P, D) as (P, D, 1), (P, 1, 1) as it is."""
+    if v.shape.rank < 2:
+        return tf.reshape(v, (-1, 1))
+    return v[:, :, None] if v.shape.rank == 2 else v

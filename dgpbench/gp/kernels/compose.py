@@ -26,6 +26,10 @@ class Combination(Kernel):
         return self.parts[0].input_dim
 
     @property
+    def stackable(self) -> bool:  # type: ignore[override]  # if its parts are
+        return all(part.stackable for part in self.parts)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for part in self.parts for name in part.names)
 

@@ -19,6 +19,8 @@ class Gibbs(RBF):
     inputs and log s. With a = log s: s s' / m = 1 / cosh(a - a') and 1 / m = exp(-a - a') / cosh(a - a').
     """
 
+    stackable = False
+
     def initial(self, variance: float, lengthscale: float, white: float) -> dict[str, np.ndarray]:
         slopes = {f"{self.name}/slopes": np.zeros(self.input_dim)}
         return super().initial(variance, lengthscale, white) | slopes

@@ -18,6 +18,7 @@ class Periodic(RBF):
     Features are cos and sin of 2 pi x / period over 2 lengthscales: their distance is sin / lengthscales.
     """
 
+    stackable = False
     positive = ("variance", "lengthscales", "period")
 
     def initial(self, variance: float, lengthscale: float, white: float) -> dict[str, np.ndarray]:

@@ -18,6 +18,8 @@ from dgpbench.gp.parameters import below, scope
 class Stationary(Part):
     """A function of r^2 = sum_d (x_d - x'_d)^2 / lengthscales_d^2."""
 
+    stackable = True
+
     @abstractmethod
     def of(self, q: Prepared, e: tf.Tensor) -> tf.Tensor:
         """The kernel of e = -r^2 / 2."""
@@ -29,7 +31,7 @@ class Stationary(Part):
     def prepare(self, p: dict[str, tf.Tensor], Z: tf.Tensor) -> Prepared:
         own = scope(p, self.name)
         scale = column(1.0 / own["lengthscales"])  # D, 1  or 1, 1
-        return {"scale": scale, "Z": Z * tf.transpose(scale), "variance": own["variance"]}
+        return {"scale": scale, "Z": Z * tf.linalg.matrix_transpose(scale), "variance": own["variance"]}
 
     def value(self, q: Prepared, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
         return self.of(q, half_negative_distance(left, right))
@@ -38,7 +40,7 @@ class Stationary(Part):
         return self.of(prepared, half_negative_distance_among(prepared["Z"]))
 
     def diagonal(self, prepared: Prepared, H: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(prepared["variance"], (1, 1))
+        return tf.reshape(prepared["variance"], (-1, 1))
 
     def between(self, prepared: Prepared, left: tf.Tensor, right: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
         scale = prepared["scale"][:, :, None]

@@ -16,6 +16,7 @@ class White(Part):
     """variance where both points are one and the same, else 0."""
 
     noise = True
+    stackable = True
     positive = ("variance",)
 
     def initial(self, variance: float, lengthscale: float, white: float) -> dict[str, np.ndarray]:
@@ -29,10 +30,10 @@ class White(Part):
 
     def on_diagonal(self, prepared: Prepared, gram: tf.Tensor) -> tf.Tensor:
         """`gram` (M, M) with the noise added."""
-        return gram + prepared["variance"] * tf.eye(tf.shape(gram)[0], dtype=gram.dtype)
+        return gram + prepared["variance"] * tf.eye(tf.shape(gram)[-1], dtype=gram.dtype)
 
     def diagonal(self, prepared: Prepared, H: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(prepared["variance"], (1, 1))
+        return tf.reshape(prepared["variance"], (-1, 1))
 
     def between(self, prepared: Prepared, left: tf.Tensor, right: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
         return prepared["variance"] * tf.cast(same, left.dtype)

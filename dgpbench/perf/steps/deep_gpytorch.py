@@ -24,14 +24,15 @@ def set_threads(threads: int) -> int:
 
 
 class Layer(DeepGPLayer):
-    """One layer; the last one has outputs None, as GPyTorch writes a single output."""
+    """One layer; the last one has outputs None, as GPyTorch writes a single output. Z is (M, D)
+    or (P, M, D)."""
 
     def __init__(self, inputs: int, outputs: int | None, Z: torch.Tensor):
         shape = torch.Size([] if outputs is None else [outputs])
         strategy = VariationalStrategy(
             self,
-            Z.expand(*shape, *Z.shape).clone(),
-            CholeskyVariationalDistribution(len(Z), batch_shape=shape),
+            (Z if Z.dim() > 2 else Z.expand(*shape, *Z.shape)).clone(),
+            CholeskyVariationalDistribution(Z.shape[-2], batch_shape=shape),
             learn_inducing_locations=True,
         )
         super().__init__(strategy, inputs, outputs)

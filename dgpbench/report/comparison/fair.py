@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dgpbench.config import budget
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.schema import show_value
 from dgpbench.errors import UserError
@@ -160,5 +161,4 @@ def budget_text(config: dict) -> str:
     """'20,000 steps', '60 s', or 'closed form' where nothing is optimised."""
     if config["model"].get("closed_form"):
         return "closed form"
-    limits = ((config["budget"]["steps"], "{:,} steps"), (config["budget"]["seconds"], "{:g} s"))
-    return " or ".join(text.format(limit) for limit, text in limits if limit)
+    return budget.budget_text(config["budget"])

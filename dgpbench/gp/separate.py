@@ -1,0 +1,43 @@
+"""A GP layer in which every output has a kernel of its own, and by choice inducing inputs of its own: what
+layer.py has with a leading axis of outputs, in batched products and Choleskys.
+
+Hyperparameters have that axis first: a variance is (P,), lengthscales are (P, D); Z is (M, D), or (P, M, D)
+where each output has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from dgpbench.gp.fast import separate
+from dgpbench.gp.layer import GPLayer, PreparedGP
+from dgpbench.gp.parameters import scope
+from dgpbench.gp.preparation import Preparation, Whitened
+
+
+@dataclass(frozen=True)
+class SeparateLayer(GPLayer):
+    """A kernel for each output; Z too where the values have one for each."""
+
+    def _prepared_kernel(self, p: Mapping[str, tf.Tensor]):
+        own = {n: v[:, None, None] if v.shape.rank == 1 else v for n, v in scope(p, "kernel").items()}
+        return self.kernel.prepare(own, p["Z"])
+
+    def form(self, columns: int, exact: bool) -> str:
+        return separate.cheaper_form(self.num_inducing, columns, exact)
+
+    def gram(self, p: Mapping[str, tf.Tensor], jitter) -> tf.Tensor:
+        """K_zz (P, M, M) with jitter on its diagonals."""
+        return self._gram(self._prepared_kernel(p), p["Z"].dtype, jitter)
+
+    def prepare(
+        self, p: Mapping[str, tf.Tensor], how: Preparation
+    ) -> tuple[PreparedGP, tuple[tf.Tensor, tf.Tensor]]:
+        kernel = self._prepared_kernel(p)
+        Kzz = self._gram(kernel, p["Z"].dtype, how.jitter)
+        q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
+        form, watched = separate.make(how.form, Kzz, q, how.batch_dtype)
+        return PreparedGP(kernel, form, *self._maps(p)), watched

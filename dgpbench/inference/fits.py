@@ -1,0 +1,27 @@
+"""Which models a method takes: refusals that several methods share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
+    """Why a method named `own` that knows GP layers with a shared kernel only refuses a model; None where it
+    does not."""
+    if any_separate(model):
+        return f"inference={own} takes layers with one kernel for all outputs; set model.per_output=none"
+    others = [kind for kind in model.get("layers", ()) if kind != "gp"]
+    if not others:
+        return None
+    words = {
+        "lv": "latent variables (lv): use inference=vi, iwvi or optimal",
+        "linear": "a linear projection",
+    }
+    return f"inference={own} is for GP layers; model={model['name']} has {words.get(others[0], others[0])}"
+
+
+def any_separate(model: Mapping[str, Any]) -> bool:
+    """Whether some layer has a kernel for each output."""
+    each = (model, *(model.get("layer_overrides") or {}).values())
+    return any(settings.get("per_output", "none") != "none" for settings in each)
