@@ -40,6 +40,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "inference.quadrature.rule": "adaptive",
     "inference.quadrature.nodes": 64,
     "inference.hyperparameters": "trained",
+    "inference.natgrad.inner_gamma": None,
     "inference.natgrad.step": "schedule",
     "inference.natgrad.direction": "natural",
     "likelihood.name": "auto",

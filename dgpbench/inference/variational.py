@@ -39,6 +39,7 @@ class Variational(Method):
         "quadrature.nodes": Field(int, low=4),
         **ADAM_FIELDS,
         "natgrad.gamma": RATE,
+        "natgrad.inner_gamma": Field(float, null=True, above=0, high=1),
         "natgrad.gamma_initial": RATE,
         "natgrad.ramp_steps": Field(int, low=0),
         "natgrad.parameterisation": _one_of(*PARAMETERISATIONS),
@@ -180,6 +181,7 @@ class Variational(Method):
         ngd = self.settings["natgrad"]
         return adam_rates(self.settings["adam"]) | {
             "gamma": float(ngd["gamma"]),
+            "inner_gamma": float(ngd["inner_gamma"] or ngd["gamma"]),
             "gamma_initial": float(ngd["gamma_initial"]),
             "gamma_ramp": float(ngd["ramp_steps"]),
             "gamma_decay": float(ngd["decay"]),

@@ -13,7 +13,7 @@ from dgpbench.inference.base import Batch, Oracle, Update
 from dgpbench.inference.updates.adam import ADAM_RATES, adam_slots, adam_step, without
 from dgpbench.inference.updates.schedules import all_there, gamma
 
-GAMMA_RATES = ("gamma", "gamma_initial", "gamma_ramp", "gamma_decay", "gamma_decay_steps")
+GAMMA_RATES = ("gamma", "inner_gamma", "gamma_initial", "gamma_ramp", "gamma_decay", "gamma_decay_steps")
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class NaturalAdam(Update):
         for i, (g_m, g_S) in pairs.items():
             names = self.model.parameter_names(i)
             m, L = (oracle.raw[name].read_value() for name in names)
-            size = tf.cast(gamma(oracle.rates, step), m.dtype)
-            lower = tf.linalg.band_part(L, -1, 0)
             last = i == len(self.model.layers) - 1
+            size = tf.cast(gamma(oracle.rates, step, "gamma" if last else "inner_gamma"), m.dtype)
+            lower = tf.linalg.band_part(L, -1, 0)
             if last and self.parameterisation == "natural" and self.model.likelihood.log_concave:
                 mean, root = natgrad.natural_step(m, lower, g_m, g_S, size)
             else:
