@@ -31,6 +31,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
     "model.compat": None,
+    "model.whiten": True,
     "inference._target_": "dgpbench.inference.variational.Variational",
     "inference.bound": "vi",
     "inference.importance_samples": 5,

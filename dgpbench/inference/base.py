@@ -57,6 +57,7 @@ class Bound:
     whole: ClassVar[bool] = False
     evaluations: ClassVar[int] = 2  # of one step that have noise of their own
     draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
+    whitened: ClassVar[bool] = True  # q(u) is relative to the prior, so that its KL depends on q alone
 
     @property
     def columns(self) -> int:
@@ -205,6 +206,7 @@ class Oracle(Protocol):
     slots: dict[str, tf.Variable]  # state of the update
     rates: dict[str, tf.Variable]  # numbers that its steps depend on
     num_data: tf.Variable  # N
+    jitter: tf.Variable
 
     def __call__(
         self,
@@ -260,6 +262,7 @@ class Method:
     """
 
     fields: ClassVar[Mapping[str, Field]] = {}
+    direct_q: ClassVar[bool] = False  # whether it takes model.whiten=false
 
     def __init__(self, cfg: Mapping[str, Any]):
         self.cfg = cfg
@@ -288,11 +291,8 @@ class Method:
 
 def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
     """Why a method named `own` that knows GP layers only refuses a model; None where it does not."""
+    words = {"lv": "latent variables (lv): use inference=vi, iwvi or optimal", "linear": "a projection"}
     others = [kind for kind in model.get("layers", ()) if kind != "gp"]
     if not others:
         return None
-    words = {
-        "lv": "latent variables (lv): use inference=vi, iwvi or optimal",
-        "linear": "a linear projection",
-    }
     return f"inference={own} is for GP layers; model={model['name']} has {words.get(others[0], others[0])}"
