@@ -91,6 +91,9 @@ def _layer_order(layers: list[str], model: dict) -> None:
         raise UserError(f"{shown} the last layer must be gp")
     if "linear" in layers[1:]:
         raise UserError(f"{shown} linear projects the inputs and can only come first")
+    for kind in ("warp", "align"):
+        if kind in layers[1:] or (kind == layers[0] and "lv" in layers):
+            raise UserError(f"{shown} {kind} warps the inputs: it can only come first, before gp layers")
     width = model.get("projection_dim")
     if (layers[0] == "linear") != (width is not None):
         raise UserError(

@@ -15,7 +15,7 @@ from dgpbench.errors import UserError
 
 TASKS = ("regression", "binary", "multiclass")
 SPLIT_RULES = ("shuffle", "published", "fixed_zero")
-LAYERS = ("gp", "lv", "linear")
+LAYERS = ("gp", "lv", "linear", "warp", "align")
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
     *("inner_gps", "mixing_trainable", "inner_variance_trainable"),

@@ -292,6 +292,7 @@ class Method:
 def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
     """Why a method named `own` that knows GP layers only refuses a model; None where it does not."""
     words = {"lv": "latent variables (lv): use inference=vi, iwvi or optimal", "linear": "a projection"}
+    words |= dict.fromkeys(("warp", "align"), "a monotone warp: use inference=dsvi or fast")
     others = [kind for kind in model.get("layers", ()) if kind != "gp"]
     if not others:
         return None
