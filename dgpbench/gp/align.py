@@ -24,23 +24,27 @@ class AlignLayer(WarpLayer):
     """Static structure: x and the sequence (2, C) go in, g_j(x) (1, C) comes out."""
 
     kind: ClassVar[str] = "align"
-    input_dim: ClassVar[int] = 2
+    input_dim: ClassVar[int] = 2  # type: ignore[misc]
+    width: ClassVar[int] = 1  # type: ignore[misc]
 
     def describe(self) -> str:
         return f"1 (warped, {self.warps} sequences)"
 
-    def chosen(self, batch: PreparedWarp, H: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def weights(self, batch: PreparedWarp, H: tf.Tensor, eps: tf.Tensor) -> tf.Tensor:
+        """Those of the warp whose level is nearest."""
         gaps = tf.abs(H[1:2] - batch.levels["levels"][:, None])  # J, C
-        mine = tf.one_hot(tf.argmin(gaps, 0), self.warps, axis=0, dtype=weights.dtype)
-        return tf.reduce_sum(weights * mine[:, None, :], 0)
+        mine = tf.one_hot(tf.argmin(gaps, 0), self.warps, axis=0, dtype=eps.dtype)
+        each = batch.mean[..., None] + tf.matmul(batch.root, eps)  # J, M, C
+        return tf.reduce_sum(each * mine[:, None, :], 0)
 
 
-def levels(column: np.ndarray) -> np.ndarray:
-    """The values that name the sequences, ascending; UserError where they are no names."""
-    found = np.unique(column)
-    if len(found) > MOST:
-        raise UserError(
-            f"model=alignment takes the last input as the number of the sequence, of at most {MOST}; it has "
-            f"{len(found)} values: put the number of the sequence there, or use model=warped_gp"
-        )
-    return found
+def levels(X: np.ndarray) -> np.ndarray:
+    """The values that name the sequences, ascending; UserError where X (N, D) does not have them."""
+    found = np.unique(X[:, -1])
+    if X.shape[1] == 2 and len(found) <= MOST:
+        return found
+    has = f"{len(found)} values" if X.shape[1] == 2 else f"{X.shape[1]} columns"
+    raise UserError(
+        f"model=alignment takes two inputs, of which the second names one of at most {MOST} sequences; this "
+        f"has {has}: use model=warped_gp, or give such inputs"
+    )

@@ -172,25 +172,21 @@ def _start_projection(start: Start, i: int, settings: dict) -> None:
 
 
 def _start_warp(start: Start, i: int, kind: str, settings: dict) -> None:
-    wanted = WARPS[kind].input_dim
-    if start.X.shape[1] != wanted:
-        needs = "one input" if wanted == 1 else "two inputs, the second of which names the sequence"
-        raise UserError(f"a {kind} layer is for {needs}; the data have {start.X.shape[1]}: use model=dgp2")
-    names = align.levels(start.X[:, -1]) if kind == "align" else None
-    warps = 1 if names is None else len(names)
+    own: dict[str, np.ndarray] = {}
+    if kind == "align":
+        own["levels"] = align.levels(start.X)
+        start.fixed.add(f"layer{i}/levels")
+        start.X = start.X[:, :1]  # all that is behind the warp sees one input
+        start.carry(lambda A: A[:, :1])
     M = min(first_guesses.count_inducing(settings["num_inducing"], start.num_data), start.num_data)
+    warps = len(own.get("levels", start.X.T))
+    own |= warp.initial(start.X, M, warps, settings["inner_q_scale"])
     scale = 1.0 if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
-    own = warp.initial(start.X[:, 0], M, warps, settings["inner_q_scale"])
     kernel = _kernel(settings, 1, inner=False).initial(settings["kernel_variance"], scale, 0.0)
     own |= {f"kernel/{name}": value for name, value in kernel.items()}
-    if names is not None:
-        own["levels"] = names
     start.values |= {f"layer{i}/{name}": value for name, value in own.items()}
-    start.fixed.add(f"layer{i}/levels")
     if not settings["inner_variance_trainable"]:
         start.fixed |= {f"layer{i}/kernel/{name}" for name in kernel if name.endswith("/variance")}
-    start.X = start.X[:, :1]  # what is behind the warp sees one input
-    start.carry(lambda A: A[:, :1])
 
 
 def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:

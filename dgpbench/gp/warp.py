@@ -1,4 +1,4 @@
-"""A monotone warp of one input: the flow of a differential equation whose velocity is a sparse GP.
+"""Monotone warps of inputs, each by itself: flows of differential equations whose velocities are sparse GPs.
 
     g(x) = h(1),   h(0) = x,   dh/dt = w(h),   w(h) = k(h, Z) K_zz^-1 u,   u ~ q(u)
 (Ustyuzhaninov et al. 2020). Paths in one dimension do not cross, so that g increases; u = 0, the prior's
@@ -6,8 +6,8 @@ mean, leaves x as it is. w is the GP's mean given u: its variance given u would 
 equation is solved by Euler's steps h + w(h) / steps, each of which increases where w' > -steps: 63 prior
 standard deviations at the defaults of conf/model/_warp.yaml.
 
-Every column takes a draw of u of its own: the bound needs marginals only. Columns with the same noise have
-the same warp.
+The warps have a kernel and inducing inputs in common, and a q(u) each. Every column takes a draw of u of its
+own: the bound needs marginals only. Columns with the same noise have the same warp.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dgpbench.gp.preparation import Preparation
 
 
 class PreparedWarp(NamedTuple):
-    """K^-1 u = mean + root e for each warp: mean (J, M), root (J, M, M). `levels` is empty for one warp."""
+    """K^-1 u = mean + root e for each warp: mean (J, M), root (J, M, M). `levels` is for align.py."""
 
     kernel: dict
     mean: tf.Tensor
@@ -37,7 +37,7 @@ class PreparedWarp(NamedTuple):
 
 @dataclass(frozen=True)
 class WarpLayer:
-    """Static structure: x (1, C) goes in, g(x) (1, C) comes out."""
+    """Static structure: x (J, C) goes in, g_j(x_j) (J, C) comes out."""
 
     kernel: Kernel
     num_inducing: int
@@ -45,15 +45,21 @@ class WarpLayer:
     steps: int = 20  # of Euler's, from time 0 to time 1
     kind: ClassVar[str] = "warp"
     variational: ClassVar[tuple[str, ...]] = ("q_mu", "q_sqrt")
-    input_dim: ClassVar[int] = 1
-    width: ClassVar[int] = 1
+
+    @property
+    def input_dim(self) -> int:
+        return self.warps
+
+    @property
+    def width(self) -> int:
+        return self.warps
 
     @property
     def noise_dim(self) -> int:
-        return self.num_inducing
+        return self.width * self.num_inducing
 
     def describe(self) -> str:
-        return "1 (warped)"
+        return f"{self.width} (warped)"
 
     def constraints(self) -> dict[str, Constraint]:
         return {"q_sqrt": LOWER} | below("kernel", self.kernel.constraints())
@@ -75,23 +81,25 @@ class WarpLayer:
         return kl_divergence(p["q_mu"], p["q_sqrt"])
 
     def carry(self, batch: PreparedWarp, H: tf.Tensor, flow: Flow) -> tf.Tensor:
-        """A draw of g (1, C) at each column of H, from the next rows of the flow's noise."""
+        """A draw of g (width, C) at each column of H, from the next rows of the flow's noise."""
         return self.warp(batch, H, flow.draw(self.noise_dim, H))
 
     def warp(self, batch: PreparedWarp, H: tf.Tensor, eps: tf.Tensor) -> tf.Tensor:
-        """g (1, C) at the columns of H, with u by the standard normals eps (M, C)."""
-        weights = self.chosen(batch, H, batch.mean[..., None] + tf.matmul(batch.root, eps))
-        h, now = H[:1], (batch.kernel, weights)
+        """g (width, C) at the columns of H, with u by the standard normals eps (noise_dim, C)."""
+        h = tf.reshape(H[: self.width], (1, -1))
+        now = batch.kernel, self.weights(batch, H, eps)
         for _ in range(self.steps):
             kernel, own = _copy(now)
             now = _copy(now)  # at most two gradients to add for any tensor
             velocity = tf.reduce_sum(self.kernel.cross(kernel, h) * own, 0, keepdims=True)
             h = h + velocity / self.steps
-        return h
+        return tf.reshape(h, (self.width, -1))
 
-    def chosen(self, batch: PreparedWarp, H: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """The weights (M, C) of each column's warp among those of all (J, M, C)."""
-        return weights[0]
+    def weights(self, batch: PreparedWarp, H: tf.Tensor, eps: tf.Tensor) -> tf.Tensor:
+        """K^-1 u (M, width C) of the warp that each entry of (width, C) takes."""
+        each = tf.reshape(eps, (self.warps, self.num_inducing, -1))
+        each = batch.mean[..., None] + tf.matmul(batch.root, each)  # J, M, C
+        return tf.reshape(tf.transpose(each, (1, 0, 2)), (self.num_inducing, -1))
 
 
 def _copy(tree):
@@ -99,7 +107,7 @@ def _copy(tree):
 
 
 def initial(x: np.ndarray, M: int, warps: int, scale: float) -> dict[str, np.ndarray]:
-    """First values: inducing inputs evenly over x (N,), no velocity, whitened q(u) of that scale."""
+    """First values: inducing inputs evenly over all of x, no velocity, whitened q(u) of that scale."""
     return {
         "Z": np.linspace(x.min(), x.max(), M)[:, None],
         "q_mu": np.zeros((warps, M)),
