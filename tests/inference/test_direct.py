@@ -153,7 +153,8 @@ def test_parameters_of_u_and_the_gradient_in_them(name):
 
 
 @pytest.mark.slow
-def test_line_searches_along_the_natural_gradient_are_the_same():
+def test_line_searches():
+    """Along the natural gradient they are the same; the ordinary gradient is that of what is stored."""
     X, Y = data()
     words = [*SMALL, "inference=ngd_adam", FIXED, "inference.natgrad.step=linesearch"]
     found = []
@@ -162,6 +163,17 @@ def test_line_searches_along_the_natural_gradient_are_the_same():
         found.append([trainer.run(k, np.zeros((1, 0), np.int32))["bound_last"] for k in range(2)])
     assert found[0][1] > found[0][0] + 1.0
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+    _, x, _, ordinary = trainer.driver._look(tf.constant(0))
+    bound, noise = trainer.spec.bound, tf.zeros((1, len(X)), tf.float64)
+    raw = {name: v.read_value() for name, v in trainer.oracle.raw.items()}
+    names = ["layer0/q_mu", "layer0/q_sqrt"]
+    with tf.GradientTape() as tape:
+        tape.watch(raw)
+        value = lower_bound(bound, raw, *columns(X, Y), noise, num_data=len(X))
+    expected = tape.gradient(value, [raw[name] for name in names])
+    for ours, theirs, place, name in zip(ordinary, expected, x, names, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(place, raw[name], rtol=1e-9, atol=1e-9)  # xi is what is stored
 
 
 @pytest.mark.slow
