@@ -44,7 +44,7 @@ def to_svgp(model: GPModel, num_data: int | None = None) -> Any:
         num_latent_gps=layer.output_dim,
         q_mu=own["q_mu"].T,
         q_sqrt=np.tril(own["q_sqrt"]),
-        whiten=True,
+        whiten=model.cfg["model"].get("whiten", True),
         num_data=num_data,
     )
 

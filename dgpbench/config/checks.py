@@ -93,6 +93,9 @@ def _layer_order(layers: list[str], model: dict) -> None:
         raise UserError(f"{shown} the last layer must be gp")
     if "linear" in layers[1:]:
         raise UserError(f"{shown} linear projects the inputs and can only come first")
+    for kind in ("warp", "align"):
+        if kind in layers[1:] or (kind == layers[0] and "lv" in layers):
+            raise UserError(f"{shown} {kind} warps the inputs: it can only come first, before gp layers")
     width = model.get("projection_dim")
     if (layers[0] == "linear") != (width is not None):
         raise UserError(
@@ -129,7 +132,13 @@ def _relations(cfg: dict) -> None:
             "protocol.evaluate=validation needs rows to evaluate; set protocol.validation, e.g. to 0.1"
         )
     _for_gps(cfg)
-    if reason := create_method(cfg).refuses(cfg["model"], cfg["likelihood"]["name"]):
+    method = create_method(cfg)
+    if not cfg["model"].get("whiten", True) and not method.direct_q:
+        raise UserError(
+            f"model.whiten=false is for inference=dsvi, gd, ngd_adam, ngd_all and fast; "
+            f"inference={cfg['inference']['name']} has coordinates of its own"
+        )
+    if reason := method.refuses(cfg["model"], cfg["likelihood"]["name"]):
         raise UserError(reason)
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")

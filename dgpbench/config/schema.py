@@ -15,7 +15,7 @@ from dgpbench.errors import UserError
 
 TASKS = ("regression", "binary", "multiclass")
 SPLIT_RULES = ("shuffle", "published", "fixed_zero")
-LAYERS = ("gp", "lv", "linear")
+LAYERS = ("gp", "lv", "linear", "warp", "align")
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
     *("inner_gps", "mixing_trainable", "inner_variance_trainable", "per_output"),
@@ -142,6 +142,7 @@ MODEL: dict[str, Field] = {
     "start": _one_of("config", "data"),
     "likelihood_variance": POSITIVE,
     "jitter": Field(float, null=True, above=0, below=1),
+    "whiten": SWITCH,
     "layer_overrides": Field(dict),
     "closed_form": SWITCH,
     "own_training": SWITCH,
@@ -150,7 +151,7 @@ GP_REQUIRED = tuple(name for name in MODEL if name not in ("closed_form", "own_t
 REQUIRED = {"dgpbench.models.gp.GPModel": GP_REQUIRED}  # fields that a model must have, by its target
 _WHOLE_MODEL = (
     *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),
-    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat", "start"),
+    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat", "start", "whiten"),
 )
 PER_LAYER = tuple(name for name in GP_REQUIRED if name not in _WHOLE_MODEL)
 CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these

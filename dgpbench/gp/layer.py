@@ -159,6 +159,19 @@ def whiten(L: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
     return tf.linalg.triangular_solve(L, K)
 
 
+def whiten_rows(L: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """The same for each row of (P, M)."""
+    return tf.transpose(whiten(L, tf.transpose(rows)))
+
+
+def whiten_root(L: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
+    """L^-1 R_p (P, M, M) for lower triangles R_p."""
+    P, M, _ = R.shape
+    side_by_side = tf.reshape(tf.transpose(R, (1, 0, 2)), (M, P * M))
+    R = tf.reshape(whiten(L, side_by_side), (M, P, M))
+    return tf.linalg.band_part(tf.transpose(R, (1, 0, 2)), -1, 0)
+
+
 @tf.custom_gradient
 def kl_divergence(m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     """KL(N(m, L L^T) || N(0, I)) summed over outputs, for m (P, M) and L (P, M, M).

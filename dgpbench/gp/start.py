@@ -12,7 +12,8 @@ from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.upgrade import merged
 from dgpbench.errors import UserError
-from dgpbench.gp import data_start, first_guesses, kernels, likelihoods, projection
+from dgpbench.gp import align, data_start, first_guesses, kernels, likelihoods, projection, warp
+from dgpbench.gp.align import AlignLayer
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.compose import with_white
@@ -22,6 +23,9 @@ from dgpbench.gp.likelihoods import Gaussian, Likelihood
 from dgpbench.gp.parameters import scope
 from dgpbench.gp.projection import ProjectionLayer
 from dgpbench.gp.separate import SeparateLayer
+from dgpbench.gp.warp import WarpLayer
+
+WARPS = {layer.kind: layer for layer in (WarpLayer, AlignLayer)}
 
 
 @dataclass
@@ -82,6 +86,8 @@ def build(
             _start_latent(start, i, settings, merged(later_defaults("inference"), cfg.get("inference", {})))
         elif kind == "linear":
             _start_projection(start, i, settings)
+        elif kind in WARPS:
+            _start_warp(start, i, kind, settings)
         else:
             _start_gp(start, i, settings, last=i == depth - 1)
     values = start.values
@@ -178,6 +184,24 @@ def _start_projection(start: Start, i: int, settings: dict) -> None:
     start.carry(lambda A: A @ W)
 
 
+def _start_warp(start: Start, i: int, kind: str, settings: dict) -> None:
+    own: dict[str, np.ndarray] = {}
+    if kind == "align":
+        own["levels"] = align.levels(start.X)
+        start.fixed.add(f"layer{i}/levels")
+        start.X = start.X[:, :1]  # all that is behind the warp sees one input
+        start.carry(lambda A: A[:, :1])
+    M = min(first_guesses.count_inducing(settings["num_inducing"], start.num_data), start.num_data)
+    warps = len(own.get("levels", start.X.T))
+    own |= warp.initial(start.X, M, warps, settings["inner_q_scale"])
+    scale = 1.0 if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
+    kernel = _kernel(settings, 1, inner=False).initial(settings["kernel_variance"], scale, 0.0)
+    own |= {f"kernel/{name}": value for name, value in kernel.items()}
+    start.values |= {f"layer{i}/{name}": value for name, value in own.items()}
+    if not settings["inner_variance_trainable"]:
+        start.fixed |= {f"layer{i}/kernel/{name}" for name in kernel if name.endswith("/variance")}
+
+
 def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
     """The static structure that a config and the shapes of its parameters imply."""
     kinds = cfg["model"]["layers"]
@@ -193,6 +217,9 @@ def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
         elif kinds[i] == "linear":
             dim_out, dim_in = values[f"layer{i}/projection/mean"].shape
             layers.append(ProjectionLayer(dim_in, dim_out))
+        elif kinds[i] in WARPS:
+            M, warps = len(values[f"layer{i}/Z"]), len(values[f"layer{i}/q_mu"])
+            layers.append(WARPS[kinds[i]](_kernel(settings, 1, inner=False), M, warps))
         else:
             M, dim_in = values[f"layer{i}/Z"].shape[-2:]
             mean = "zero" if last or settings["mean"] == "zero" else "identity"

@@ -56,6 +56,7 @@ class Bound:
     whole: ClassVar[bool] = False
     evaluations: ClassVar[int] = 2  # of one step that have noise of their own
     draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
+    whitened: ClassVar[bool] = True  # q(u) is relative to the prior, so that its KL depends on q alone
 
     @property
     def columns(self) -> int:
@@ -204,6 +205,7 @@ class Oracle(Protocol):
     slots: dict[str, tf.Variable]  # state of the update
     rates: dict[str, tf.Variable]  # numbers that its steps depend on
     num_data: tf.Variable  # N
+    jitter: tf.Variable
 
     def __call__(
         self,
@@ -259,6 +261,7 @@ class Method:
     """
 
     fields: ClassVar[Mapping[str, Field]] = {}
+    direct_q: ClassVar[bool] = False  # whether it takes model.whiten=false
 
     def __init__(self, cfg: Mapping[str, Any]):
         self.cfg = cfg

@@ -17,6 +17,7 @@ def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
     words = {
         "lv": "latent variables (lv): use inference=vi, iwvi or optimal",
         "linear": "a linear projection",
+        **dict.fromkeys(("warp", "align"), "a monotone warp: use inference=dsvi or fast"),
     }
     return f"inference={own} is for GP layers; model={model['name']} has {words.get(others[0], others[0])}"
 

@@ -76,7 +76,7 @@ def value_and_gradients(
 ) -> tuple[tf.Tensor, Gradients, Pairs]:
     """The bound, its gradient for `trainable`, and for each natural layer the data part of (dL/dm, dL/dS).
 
-    The layers in `numerics.natural` keep their KL out of their gradients: its contribution to a
+    The layers in `numerics.natural` keep their KL out of the gradients of their q: its contribution to a
     natural-gradient step is known in closed form. `chunks` are (X, Y, noise, start) column blocks, `term` is
     that of `batch_term`, `weight` is N / (B S).
     """
@@ -87,7 +87,8 @@ def value_and_gradients(
         prepared, watched = bound.prepare(values, numerics, key, rows)
         penalty = bound.penalty(values, prepared, numerics)
         zero = tf.zeros((), next(iter(raw.values())).dtype)
-        ordinary = sum((part for i, part in penalty.items() if i not in natural), zero)
+        apart = natural if bound.whitened else ()  # a KL that depends on the kernel has a gradient there
+        ordinary = sum((part for i, part in penalty.items() if i not in apart), zero)
         flat = tf.nest.flatten(prepared)
 
     batch_dtype = numerics.batch_dtype or zero.dtype

@@ -54,20 +54,15 @@ class LocationsBound(PassedThrough):
         m, m_for_draw = fan_out(p["q_mu"], 2)
         R, R_for_draw = fan_out(p["q_sqrt"], 2)
         mean, mean_for_draw = fan_out(layer.with_mean(p, tf.zeros((P, M), K.dtype), Z), 2)
-        m, m_for_kl = fan_out(_whiten(L, m - mean), 2)
-        columns = tf.reshape(tf.transpose(R, (1, 0, 2)), (M, P * M))
-        R = tf.reshape(gp_layer.whiten(L_for_root, columns), (M, P, M))
-        R, R_for_kl = fan_out(tf.linalg.band_part(tf.transpose(R, (1, 0, 2)), -1, 0), 2)
+        m, m_for_kl = fan_out(gp_layer.whiten_rows(L, m - mean), 2)
+        R, R_for_kl = fan_out(gp_layer.whiten_root(L_for_root, R), 2)
         kl = gp_layer.kl_divergence(m_for_kl, R_for_kl)
         if key is None:
             return Given(preparation.Whitened(m, R), kl)
         f = m_for_draw + tf.linalg.matvec(R_for_draw, normals(key, (P, M), K.dtype))
         f, outputs = fan_out(f, 2)
-        return Given(preparation.Whitened(_whiten(L_for_draw, f - mean_for_draw)), kl, outputs)
-
-
-def _whiten(L: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    return tf.transpose(gp_layer.whiten(L, tf.transpose(rows)))
+        u = gp_layer.whiten_rows(L_for_draw, f - mean_for_draw)
+        return Given(preparation.Whitened(u), kl, outputs)
 
 
 class Locations(DrawnMethod):

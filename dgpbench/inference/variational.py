@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP
 
 PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
+INVARIANT = ("natural", "meanvar", "meanvar_sqrt")  # xi of u = L v is linear in that of v (coordinates.py)
 ADAM_FIELDS = {
     "adam.learning_rate": POSITIVE,
     "adam.decay": RATE,
@@ -29,6 +30,7 @@ def _one_of(*choices: str) -> Field:
 
 
 class Variational(Method):
+    direct_q = True
     fields = {
         "optimiser": _one_of("adam", "gd", "ngd_adam", "ngd_all"),
         "bound": _one_of("vi", "iwvi", "optimal"),
@@ -40,6 +42,7 @@ class Variational(Method):
         "quadrature.nodes": Field(int, low=4),
         **ADAM_FIELDS,
         "natgrad.gamma": RATE,
+        "natgrad.inner_gamma": Field(float, null=True, above=0, high=1),
         "natgrad.gamma_initial": RATE,
         "natgrad.ramp_steps": Field(int, low=0),
         "natgrad.parameterisation": _one_of(*PARAMETERISATIONS),
@@ -59,7 +62,23 @@ class Variational(Method):
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
         if (reason := self._encoder() or self._line_search(model)) or "layers" not in model:
             return reason
-        return self._latents(model) or self._softmax(model, likelihood)
+        return self._latents(model) or self._softmax(model, likelihood) or self._direct(model)
+
+    def _direct(self, model: Mapping[str, Any]) -> str | None:
+        """What a q(u) that is not whitened does not go with."""
+        if model.get("whiten", True):
+            return None
+        settings, how = self.settings, self.settings["natgrad"]["parameterisation"]
+        if settings["bound"] != "vi":
+            return f"model.whiten=false needs inference.bound=vi; it is {settings['bound']}"
+        if settings["optimiser"].startswith("ngd") and how not in INVARIANT:
+            return (
+                f"inference.natgrad.parameterisation={how} needs a whitened q(u); with model.whiten=false "
+                f"use one of {', '.join(INVARIANT)}"
+            )
+        if self.cfg["precision"] == "float32":
+            return "model.whiten=false solves with Cholesky factors; use precision=mixed or float64"
+        return None
 
     def _encoder(self) -> str | None:
         encoder = self.settings["encoder"]
@@ -151,11 +170,14 @@ class Variational(Method):
     # ---- bound and update ----------------------------------------------------------------------------
 
     def bound(self, model: DeepGP) -> Bound:
+        from dgpbench.inference.direct import DirectVI
         from dgpbench.inference.dsvi import VI
         from dgpbench.inference.iwvi import IWVI
         from dgpbench.inference.optimal import Optimal
 
         settings, samples = self.settings, self.settings["samples"]
+        if not self.cfg["model"].get("whiten", True):
+            return DirectVI(model, samples)
         if not model.latent or settings["bound"] == "vi":
             return VI(model, samples)
         if settings["bound"] == "optimal":
@@ -177,14 +199,17 @@ class Variational(Method):
             case optimiser:
                 gps = bound.model.gps
         if natgrad.get("step") == "linesearch":
-            return LineSearch(bound.model, gps[-1], natgrad["parameterisation"], natgrad["direction"])
+            how = natgrad["parameterisation"], natgrad["direction"]
+            return LineSearch(bound.model, gps[-1], *how, bound.whitened)
         layers = gps if optimiser == "ngd_all" else gps[-1:]
-        return NaturalAdam(bound.model, layers, natgrad["parameterisation"], natgrad["alternate"])
+        how = natgrad["parameterisation"], natgrad["alternate"]
+        return NaturalAdam(bound.model, layers, *how, bound.whitened)
 
     def rates(self) -> dict[str, float]:
         ngd = self.settings["natgrad"]
         return adam_rates(self.settings["adam"]) | {
             "gamma": float(ngd["gamma"]),
+            "inner_gamma": float(ngd["inner_gamma"] or ngd["gamma"]),
             "gamma_initial": float(ngd["gamma_initial"]),
             "gamma_ramp": float(ngd["ramp_steps"]),
             "gamma_decay": float(ngd["decay"]),

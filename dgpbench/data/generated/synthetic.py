@@ -20,6 +20,7 @@ from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 BLOCK = 1 << 16
+SHIFTS = np.array([-0.5, 0.0, 0.5])  # of the sequences
 ARM_LINKS = np.array([0.35, 0.30, 0.25, 0.20, 0.15, 0.15, 0.10, 0.10])
 ARM_TARGET = np.array([0.6, 0.3, 0.2])
 
@@ -67,6 +68,17 @@ def step_log_density(X: np.ndarray, Y: np.ndarray, noise: float) -> np.ndarray:
     return gauss(Y[:, 0], np.where(X[:, 0] < 0, -1.0, 1.0), noise)
 
 
+def sincs_draw(random: np.random.RandomState, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Time ~ U(-3, 3), sequence 0, 1 or 2 with equal chance; y = sinc(time - shift of the sequence)."""
+    time, sequence = np.round(random.uniform(-3, 3, (n, 1)), 6), random.randint(0, 3, (n, 1))
+    y = np.sinc(time - SHIFTS[sequence])
+    return np.hstack([time, sequence]), y + noise * random.standard_normal((n, 1))
+
+
+def sincs_log_density(X: np.ndarray, Y: np.ndarray, noise: float) -> np.ndarray:
+    return gauss(Y[:, 0], np.sinc(X[:, 0] - SHIFTS[X[:, 1].astype(int)]), noise)
+
+
 def arm_distance(X: np.ndarray) -> np.ndarray:
     """Distance from the hand of an eight-joint arm to a fixed point in space.
 
@@ -95,12 +107,14 @@ DRAW = {
     "bimodal": bimodal_draw,
     "heteroscedastic": heteroscedastic_draw,
     "step": step_draw,
+    "sincs": sincs_draw,
     "arm8": arm8_draw,
 }
 LOG_DENSITY = {
     "bimodal": bimodal_log_density,
     "heteroscedastic": heteroscedastic_log_density,
     "step": step_log_density,
+    "sincs": sincs_log_density,
     "arm8": arm8_log_density,
     "arm8_rows": arm8_log_density,
 }

@@ -11,6 +11,7 @@ import tensorflow as tf
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.inference import natgrad
 from dgpbench.inference.base import Oracle, Update
+from dgpbench.inference.coordinates import coordinates
 from dgpbench.inference.updates.best_step import best_step
 from dgpbench.inference.updates.directions import DIRECTIONS
 
@@ -24,6 +25,7 @@ class LineSearch(Update):
     layer: int
     parameterisation: str
     direction: str
+    whitened: bool = True
     host = True
     needs_all_rows = "inference.natgrad.step=linesearch"
 
@@ -73,8 +75,7 @@ class Search:
         gamma, reached = best_step(objective, float(bound))
         if gamma > 0.0:
             moved = [a + gamma * v for a, v in zip(x, direction, strict=True)]
-            new = natgrad.mean_and_sqrt(self.update.parameterisation, *moved)
-            for name, value in zip(self.names, new, strict=True):
+            for name, value in self._stored(moved).items():
                 self.oracle.raw[name].assign(value)
         return reached, gamma
 
@@ -83,9 +84,20 @@ class Search:
         bound, _, natural = self.oracle(self.oracle.full_batch(step), [], (self.update.layer,))
         m, L = (self.oracle.raw[name].read_value() for name in self.names)
         name, pair = self.update.parameterisation, natural[self.update.layer]
-        L = tf.linalg.band_part(L, -1, 0)
+        where = self._where()
+        m, L = where.white(m, tf.linalg.band_part(L, -1, 0))
         to = natgrad.xi_direction(name, m, L, *natgrad.direction(m, L, *pair))
-        return bound, natgrad.xi(name, m, L), to, natgrad.gradient(name, m, L, *pair)
+        natural, here = where.outward(name, *to), where.outward(name, *natgrad.xi(name, m, L))
+        return bound, here, natural, where.gradient(name, *natgrad.gradient(name, m, L, *pair))
+
+    def _where(self):
+        return coordinates(self.update.model, self.update.layer, self.update.whitened, self.oracle)
+
+    def _stored(self, x) -> dict[str, tf.Tensor]:
+        """The layer's parameters, by name, at xi."""
+        name, where = self.update.parameterisation, self._where()
+        q = natgrad.mean_and_sqrt(name, *where.inward(name, *x))
+        return dict(zip(self.names, where.stored(*q), strict=True))
 
     @tf.autograph.experimental.do_not_convert
     def _bound_along(self, step, x1, x2, v1, v2, gamma):
@@ -94,10 +106,11 @@ class Search:
         moved = x1 + gamma * v1, x2 + gamma * v2
 
         def inside():
-            q = dict(zip(self.names, natgrad.mean_and_sqrt(name, *moved), strict=True))
+            q = self._stored(moved)
             return self.oracle(self.oracle.full_batch(step), [], (layer,), replaced=q)[0]
 
-        return tf.cond(natgrad.inside_cone(name, moved[1]), inside, lambda: tf.constant(-math.inf, x1.dtype))
+        possible = natgrad.inside_cone(name, self._where().inward(name, *moved)[1])
+        return tf.cond(possible, inside, lambda: tf.constant(-math.inf, x1.dtype))
 
 
 def _flat(parts) -> np.ndarray:

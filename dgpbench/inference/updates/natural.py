@@ -10,10 +10,11 @@ import tensorflow as tf
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.inference import natgrad
 from dgpbench.inference.base import Batch, Oracle, Update
+from dgpbench.inference.coordinates import coordinates
 from dgpbench.inference.updates.adam import ADAM_RATES, adam_slots, adam_step, without
 from dgpbench.inference.updates.schedules import all_there, gamma
 
-GAMMA_RATES = ("gamma", "gamma_initial", "gamma_ramp", "gamma_decay", "gamma_decay_steps")
+GAMMA_RATES = ("gamma", "inner_gamma", "gamma_initial", "gamma_ramp", "gamma_decay", "gamma_decay_steps")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class NaturalAdam(Update):
     layers: tuple[int, ...]
     parameterisation: str = "natural"
     alternate: bool = False
+    whitened: bool = True
     rates = (*ADAM_RATES, *GAMMA_RATES)
 
     @property
@@ -56,13 +58,14 @@ class NaturalAdam(Update):
         for i, (g_m, g_S) in pairs.items():
             names = self.model.parameter_names(i)
             m, L = (oracle.raw[name].read_value() for name in names)
-            size = tf.cast(gamma(oracle.rates, step), m.dtype)
-            lower = tf.linalg.band_part(L, -1, 0)
+            where = coordinates(self.model, i, self.whitened, oracle)
             last = i == len(self.model.layers) - 1
+            size = tf.cast(gamma(oracle.rates, step, "gamma" if last else "inner_gamma"), m.dtype)
+            m, lower = where.white(m, tf.linalg.band_part(L, -1, 0))
             if last and self.parameterisation == "natural" and self.model.likelihood.log_concave:
                 mean, root = natgrad.natural_step(m, lower, g_m, g_S, size)
             else:
                 mean, root, halvings = natgrad.step(self.parameterisation, m, lower, g_m, g_S, size)
                 refused += halvings
-            moved |= dict(zip(names, (mean, root), strict=True))
+            moved |= dict(zip(names, where.stored(mean, root), strict=True))
         return moved, refused

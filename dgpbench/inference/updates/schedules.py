@@ -14,12 +14,13 @@ def learning_rate(rates: dict[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
     return rates["learning_rate"] * rates["lr_decay"] ** t
 
 
-def gamma(rates: dict[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
-    """Natural-gradient step size: log-linear from gamma_initial to gamma, then stairs of decay (3.4.2)."""
+def gamma(rates: dict[str, tf.Tensor], step: tf.Tensor, final: str = "gamma") -> tf.Tensor:
+    """Natural-gradient step size: log-linear from gamma_initial to the rate `final`, then stairs of decay
+    (3.4.2)."""
     step = tf.cast(step, tf.float64)
     t = tf.minimum(step / tf.maximum(rates["gamma_ramp"], 1.0), 1.0)
     t = tf.where(rates["gamma_ramp"] > 0.5, t, tf.ones_like(t))
-    ramp = rates["gamma_initial"] * (rates["gamma"] / rates["gamma_initial"]) ** t
+    ramp = rates["gamma_initial"] * (rates[final] / rates["gamma_initial"]) ** t
     return ramp * rates["gamma_decay"] ** tf.floor(step / rates["gamma_decay_steps"])
 
 

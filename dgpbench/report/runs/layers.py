@@ -1,4 +1,5 @@
-"""What each layer of a deep GP of one input gives: bands over x of samples through the layers."""
+"""What each layer of a deep GP of one input gives: bands over x of samples through the layers. Of aligned
+sequences, their warps (alignment.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import pandas as pd
 
 from dgpbench.errors import UserError
 from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.runs.alignment import alignment_picture
 from dgpbench.report.runs.picture import run_name
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
@@ -17,14 +19,18 @@ POINTS, SAMPLES, SEED = 150, 400, 0
 MOST_OUTPUTS = 3  # of one layer
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 COLUMNS = ("q05", "q25", "q50", "q75", "q95")
-NAMES = {"gp": "GP", "lv": "inputs with latent variable", "linear": "projection"}
+NAMES = {"gp": "GP", "lv": "inputs with latent variable", "linear": "projection", "warp": "monotone warp"}
 
 
 def has_layers(record: dict) -> bool:
-    """Whether a run has layers to draw: a GP model of one input."""
+    """Whether a run has layers to draw: a GP model of one input, which may be that of several sequences."""
     model = record["config"]["model"]
     one = record["sizes"].get("inputs") == 1 and model.get("use_inputs", True)
-    return bool(one and model.get("layers") and record["status"] == "done")
+    return bool((one or _aligns(record)) and model.get("layers") and record["status"] == "done")
+
+
+def _aligns(record: dict) -> bool:
+    return (record["config"]["model"].get("layers") or [None])[0] == "align"
 
 
 def layer_pictures(units: Sequence[Unit]) -> tuple[list[Picture], list[str]]:
@@ -43,7 +49,12 @@ def layer_picture(unit: Unit) -> Picture:
     record = unit.record
     if not has_layers(record):
         raise Nothing("they are drawn of finished GP models of one input")
-    x, found = _samples_of(unit)
+    name, title = f"layers-{record['key'][:8]}", f"Layers: {run_name(record)}"
+    model, split = _fitted(unit)
+    if _aligns(record):
+        first = lambda X: layer_samples(model, X, SAMPLES, SEED)[0][..., 0]  # noqa: E731
+        return alignment_picture(name, title, split, first)
+    x, found = _samples_of(model, split)
     kinds = record["config"]["model"]["layers"]
     parts = []
     for i, values in enumerate(found):
@@ -71,12 +82,11 @@ def layer_picture(unit: Unit) -> Picture:
         f"90 % and 50 % bands and median of {SAMPLES} samples at each x, from the first layer to the last; "
         "inner layers in the model's own units, the last in standardised y",
     )
-    title = f"Layers: {run_name(record)}"
-    return Picture(f"layers-{record['key'][:8]}", title, data, paint, (3.0 * len(found) + 0.6, 3.0), notes)
+    return Picture(name, title, data, paint, (3.0 * len(found) + 0.6, 3.0), notes)
 
 
-def _samples_of(unit: Unit) -> tuple[np.ndarray, list[np.ndarray]]:
-    """x (G,) in original units over the training inputs, and samples (S, G, width) of each layer's output."""
+def _fitted(unit: Unit) -> tuple:
+    """The model of a run with its parameters, and its data."""
     from dgpbench.data import load_split
     from dgpbench.models.base import create
 
@@ -87,6 +97,11 @@ def _samples_of(unit: Unit) -> tuple[np.ndarray, list[np.ndarray]]:
     model = create(config)
     stored = read.parameters(unit)
     model.load_parameters({name: v for name, v in stored.items() if not name.startswith("scaling/")})
+    return model, split
+
+
+def _samples_of(model, split) -> tuple[np.ndarray, list[np.ndarray]]:
+    """x (G,) in original units over the training inputs, and samples (S, G, width) of each layer's output."""
     X = np.linspace(split.X_train.min(), split.X_train.max(), POINTS)[:, None]
     x = X[:, 0] * np.reshape(split.x_std, -1)[0] + np.reshape(split.x_mean, -1)[0]
     return x, layer_samples(model, X, SAMPLES, SEED)

@@ -1,0 +1,115 @@
+"""Monotone warps of inputs, each by itself: flows of differential equations whose velocities are sparse GPs.
+
+    g(x) = h(1),   h(0) = x,   dh/dt = w(h),   w(h) = k(h, Z) K_zz^-1 u,   u ~ q(u)
+(Ustyuzhaninov et al. 2020). Paths in one dimension do not cross, so that g increases; u = 0, the prior's
+mean, leaves x as it is. w is the GP's mean given u: its variance given u would make paths of noise. The
+equation is solved by Euler's steps h + w(h) / steps, each of which increases where w' > -steps: 63 prior
+standard deviations at the defaults of conf/model/_warp.yaml.
+
+The warps have a kernel and inducing inputs in common, and a q(u) each. Every column takes a draw of u of its
+own: the bound needs marginals only. Columns with the same noise have the same warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from dgpbench.gp.flow import Flow
+from dgpbench.gp.kernels.base import Kernel
+from dgpbench.gp.layer import kl_divergence
+from dgpbench.gp.parameters import LOWER, Constraint, below, scope
+from dgpbench.gp.preparation import Preparation
+
+
+class PreparedWarp(NamedTuple):
+    """K^-1 u = mean + root e for each warp: mean (J, M), root (J, M, M). `levels` is for align.py."""
+
+    kernel: dict
+    mean: tf.Tensor
+    root: tf.Tensor
+    levels: dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class WarpLayer:
+    """Static structure: x (J, C) goes in, g_j(x_j) (J, C) comes out."""
+
+    kernel: Kernel
+    num_inducing: int
+    warps: int = 1
+    steps: int = 20  # of Euler's, from time 0 to time 1
+    kind: ClassVar[str] = "warp"
+    variational: ClassVar[tuple[str, ...]] = ("q_mu", "q_sqrt")
+
+    @property
+    def input_dim(self) -> int:
+        return self.warps
+
+    @property
+    def width(self) -> int:
+        return self.warps
+
+    @property
+    def noise_dim(self) -> int:
+        return self.width * self.num_inducing
+
+    def describe(self) -> str:
+        return f"{self.width} (warped)"
+
+    def constraints(self) -> dict[str, Constraint]:
+        return {"q_sqrt": LOWER} | below("kernel", self.kernel.constraints())
+
+    def prepare(self, p: Mapping[str, tf.Tensor], how: Preparation) -> tuple[PreparedWarp, None]:
+        """The part that does not depend on the batch."""
+        kernel = self.kernel.prepare(scope(p, "kernel"), p["Z"])
+        K = self.kernel.gram(kernel) + how.jitter * tf.eye(self.num_inducing, dtype=p["Z"].dtype)
+        J, M = self.warps, self.num_inducing
+        columns = tf.concat([p["q_mu"][..., None], p["q_sqrt"]], 2)  # J, M, 1 + M
+        flat = tf.reshape(tf.transpose(columns, (1, 0, 2)), (M, J * (1 + M)))
+        weights = tf.linalg.triangular_solve(tf.linalg.cholesky(K), flat, adjoint=True)  # L^-T (m, R)
+        weights = tf.transpose(tf.reshape(weights, (M, J, 1 + M)), (1, 0, 2))
+        levels = {"levels": p["levels"]} if "levels" in p else {}
+        return PreparedWarp(kernel, weights[..., 0], weights[..., 1:], levels), None
+
+    def penalty(self, p: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """KL(q(u) || p(u)), whitened."""
+        return kl_divergence(p["q_mu"], p["q_sqrt"])
+
+    def carry(self, batch: PreparedWarp, H: tf.Tensor, flow: Flow) -> tf.Tensor:
+        """A draw of g (width, C) at each column of H, from the next rows of the flow's noise."""
+        return self.warp(batch, H, flow.draw(self.noise_dim, H))
+
+    def warp(self, batch: PreparedWarp, H: tf.Tensor, eps: tf.Tensor) -> tf.Tensor:
+        """g (width, C) at the columns of H, with u by the standard normals eps (noise_dim, C)."""
+        h = tf.reshape(H[: self.width], (1, -1))
+        now = batch.kernel, self.weights(batch, H, eps)
+        for _ in range(self.steps):
+            kernel, own = _copy(now)
+            now = _copy(now)  # at most two gradients to add for any tensor
+            velocity = tf.reduce_sum(self.kernel.cross(kernel, h) * own, 0, keepdims=True)
+            h = h + velocity / self.steps
+        return tf.reshape(h, (self.width, -1))
+
+    def weights(self, batch: PreparedWarp, H: tf.Tensor, eps: tf.Tensor) -> tf.Tensor:
+        """K^-1 u (M, width C) of the warp that each entry of (width, C) takes."""
+        each = tf.reshape(eps, (self.warps, self.num_inducing, -1))
+        each = batch.mean[..., None] + tf.matmul(batch.root, each)  # J, M, C
+        return tf.reshape(tf.transpose(each, (1, 0, 2)), (self.num_inducing, -1))
+
+
+def _copy(tree):
+    return tf.nest.map_structure(tf.identity, tree)
+
+
+def initial(x: np.ndarray, M: int, warps: int, scale: float) -> dict[str, np.ndarray]:
+    """First values: inducing inputs evenly over all of x, no velocity, whitened q(u) of that scale."""
+    return {
+        "Z": np.linspace(x.min(), x.max(), M)[:, None],
+        "q_mu": np.zeros((warps, M)),
+        "q_sqrt": np.tile(np.eye(M), (warps, 1, 1)) * scale,
+    }
