@@ -121,10 +121,8 @@ class Bound:
         return tuple(form(i) for i in range(len(model.layers)))
 
     def prepare(self, values: Values, numerics: Numerics, key=None, rows=None) -> tuple[Any, Pairs]:
-        """The M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`.
-
-        `key` (2,) seeds a bound that draws here; `rows` are the training rows of the batch.
-        """
+        """The M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`. `key` (2,)
+        seeds a bound that draws here; `rows` are the training rows of the batch."""
         return deep_gp.prepare(
             self.model,
             values,
@@ -156,6 +154,10 @@ class Bound:
     def moments(self, prepared: Any, X, noise, w=(), K: int = 1, joint: bool = True, repeat: int = 1):
         """Mean and variance (P, K C) of the last layer's GPs given one sample through the inner layers."""
         return deep_gp.propagate(self.model, prepared, X, noise, w, K, joint, repeat)
+
+    def layers(self, prepared: Any) -> Mapping[str, Any]:
+        """Layers by name in what `prepare` made for prediction."""
+        return prepared
 
     def checks(self, prepared: Any, X, Y, seed: int) -> tuple[dict[str, dict[str, float]], list[str]]:
         """Verifications of its own numerics after training, for the record, and notes for the user; X (D, N),

@@ -61,7 +61,10 @@ class Drawn(Bound):
         return prepared["kl"]
 
     def moments(self, prepared, X, noise, w=(), K: int = 1, joint: bool = True, repeat: int = 1):
-        return deep_gp.propagate(self.model, prepared["draws"][0], X, noise, w, K, joint, repeat)
+        return deep_gp.propagate(self.model, self.layers(prepared), X, noise, w, K, joint, repeat)
+
+    def layers(self, prepared) -> Mapping[str, Any]:
+        return prepared["draws"][0]
 
 
 class Given(NamedTuple):
