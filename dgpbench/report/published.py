@@ -1,21 +1,71 @@
-"""Published numbers: published.csv, one line per printed cell with its source and how sure its reading is."""
+"""Published numbers: one line per cell of a publication, with source, units and how sure its reading is.
+
+published.csv holds the documents whose tables dgpbench rebuilds, beyond.csv the rest of the field;
+protocols.yaml says how the numbers came about, sources.yaml who published them.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
+
+import yaml
 
 from dgpbench.errors import UserError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 FOLDER = Path(__file__).resolve().parent
-FILE = FOLDER / "published.csv"
+FILES = (FOLDER / "published.csv", FOLDER / "beyond.csv")
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 KEYS = ("source", "table", "dataset", "model", "inference", "metric", "n")
 DOUBTFUL = "ocr-doubtful"
+UNITS = ("original", "standardised", "normalised", "percent", "seconds", "none")
+ERRORS = ("standard error", "standard deviation", "two sigma", "unknown")
+
+
+class Line(NamedTuple):
+    """A line of the CSV files: a number as its source has it."""
+
+    source: str
+    table: str
+    dataset: str
+    n: int | None
+    d: int | None
+    model: str
+    inference: str
+    metric: str
+    value: float
+    stderr: float | None  # what follows +-; see Protocol.error
+    confidence: str  # clean, ocr-checked or ocr-doubtful
+    protocol: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How numbers of a source came about."""
+
+    units: str  # one of UNITS
+    about: str
+    scored: str = ""  # how the density was computed
+    error: str = "unknown"  # what follows +-: one of ERRORS
+    runs: int | dict[str, int] | None = None  # behind a mean; by dataset, or `otherwise`
+    fits: bool = False  # the source does not state the units; the size of its numbers decides
+
+    def repeats(self, dataset: str) -> int | None:
+        if isinstance(self.runs, dict):
+            return self.runs.get(dataset, self.runs["otherwise"])
+        return self.runs
+
+    def divisor(self, dataset: str) -> float | None:
+        """What +- is divided by for a standard error; None where that is not known."""
+        runs = self.repeats(dataset)
+        deviation = math.sqrt(runs) if runs and runs > 1 else None
+        known = {"standard error": 1.0, "standard deviation": deviation, "two sigma": 2.0}
+        return known.get(self.error)
 
 
 @dataclass(frozen=True)
@@ -37,48 +87,88 @@ class Published:
 
 
 @lru_cache(maxsize=1)
-def frame() -> pd.DataFrame:
-    import pandas as pd
+def lines() -> tuple[Line, ...]:
+    """Every published number."""
+    found = []
+    for file in FILES:
+        with open(file, encoding="utf-8", newline="") as handle:
+            rows = csv.reader(handle)
+            if tuple(next(rows)) != Line._fields:
+                raise ValueError(f"{file.name}: the columns must be {', '.join(Line._fields)}")
+            found += [_line(row) for row in rows]
+    return tuple(found)
 
-    text = {name: str for name in ("source", "table", "dataset", "model", "inference", "metric", "note")}
-    numbers = {name: [""] for name in ("n", "d", "value", "stderr")}
-    return pd.read_csv(FILE, dtype=text, keep_default_na=False, na_values=numbers)
+
+def _line(row: list[str]) -> Line:
+    source, table, dataset, n, d, model, inference, metric, value, stderr, *rest = row
+    return Line(
+        source,
+        table,
+        dataset,
+        int(n) if n else None,
+        int(d) if d else None,
+        model,
+        inference,
+        metric,
+        float(value),
+        float(stderr) if stderr else None,
+        *rest,
+    )
 
 
 @lru_cache(maxsize=1)
-def _lines() -> dict[tuple[str, str, str], list]:
+def _tree() -> dict[str, Any]:
+    return yaml.load((FOLDER / "protocols.yaml").read_text(encoding="utf-8"), LOADER)
+
+
+@lru_cache(maxsize=1)
+def protocols() -> dict[str, Protocol]:
+    """Protocols by name."""
+    return {name: Protocol(**fields) for name, fields in _tree()["protocols"].items()}
+
+
+def log_std(dataset: str) -> float | None:
+    """Log of the targets' deviation: a standardised log density minus it is in original units."""
+    return _tree()["log_std"].get(dataset)
+
+
+def catalogue_name(dataset: str) -> str:
+    """Name of a published dataset in dgpbench's catalogue."""
+    return _tree()["datasets"].get(dataset, dataset)
+
+
+@lru_cache(maxsize=1)
+def _places() -> dict[tuple[str, str, str], list[Line]]:
     """Lines by source, table and dataset."""
-    found: dict[tuple[str, str, str], list] = {}
-    for line in frame().itertuples(index=False):
+    found: dict[tuple[str, str, str], list[Line]] = {}
+    for line in lines():
         found.setdefault((line.source, line.table, line.dataset), []).append(line)
     return found
 
 
 def find(wanted: dict) -> Published | None:
-    """The one line that fits `wanted` (fields of KEYS; `error` and `error_divisor` say what +- is).
+    """The one line that fits `wanted` (fields of KEYS; `error_divisor` overrules the protocol's).
 
     UserError if several fit: a spec must name a cell, not a set of them.
     """
     if not {"source", "table", "dataset"} <= set(wanted):
         return None
     given = [(key, wanted[key]) for key in KEYS[3:] if key in wanted]
-    lines = _lines().get(tuple(wanted[key] for key in KEYS[:3]), [])
-    lines = [line for line in lines if all(getattr(line, key) == value for key, value in given)]
-    if len(lines) > 1:
+    fitting = _places().get((wanted["source"], wanted["table"], wanted["dataset"]), [])
+    fitting = [line for line in fitting if all(getattr(line, key) == value for key, value in given)]
+    if len(fitting) > 1:
         raise UserError(
-            f"{len(lines)} published cells fit {wanted}; name one, by model, inference, metric or n"
+            f"{len(fitting)} published cells fit {wanted}; name one, by model, inference, metric or n"
         )
-    if not lines:
+    if not fitting:
         return None
-    line = lines[0]
-    printed = None if line.stderr != line.stderr else float(line.stderr)
-    error = None if printed is None else printed / wanted.get("error_divisor", 1)
-    return Published(float(line.value), printed, error, line.confidence, line.note, line.source, line.table)
+    line = fitting[0]
+    divisor = wanted.get("error_divisor") or protocols()[line.protocol].divisor(line.dataset)
+    error = None if line.stderr is None or divisor is None else line.stderr / divisor
+    return Published(line.value, line.stderr, error, line.confidence, line.note, line.source, line.table)
 
 
 @lru_cache(maxsize=1)
 def citations() -> dict[str, str]:
     """Source name to full reference."""
-    import yaml
-
-    return yaml.safe_load((FOLDER / "sources.yaml").read_text(encoding="utf-8"))
+    return yaml.load((FOLDER / "sources.yaml").read_text(encoding="utf-8"), LOADER)
