@@ -34,6 +34,10 @@ class Drawn(Bound):
     def draws(self) -> int:  # type: ignore[override]  # depends on the depth here
         return PREDICTIVE_DRAWS if len(self.model.layers) > 1 else 1
 
+    @property
+    def drawn_numbers(self) -> int:  # type: ignore[override]  # depends on the sizes here
+        return sum(layer.output_dim * layer.num_inducing**2 for layer in self.model.layers)
+
     def draw(self, values, numerics: Numerics, key) -> tuple[dict[str, Any], dict[int, tf.Tensor]]:
         """The prepared layers by name, inner ones given their drawn u, and each KL given those below."""
         raise NotImplementedError

@@ -11,6 +11,7 @@ from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
+from dgpbench.engine.memory import check_samples
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import Trainer, get_trainer
@@ -66,6 +67,7 @@ class GPModel:
         likelihood = likelihoods.choose(self.cfg, split)
         model, values, fixed, notes = start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
         self.bound = self.method.bound(model)
+        check_samples(self.bound, min(self.cfg["inference"]["batch"], split.n_train))
         values = self.bound.initial(values)
         self._initial = model, values, fixed & values.keys(), notes
         kernels = ", ".join(str(model.layers[i].kernel) for i in model.gps)

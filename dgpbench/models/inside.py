@@ -1,17 +1,18 @@
-"""The inside of a fitted deep GP: its bound from many draws, and draws and variances of each layer's function.
+"""The inside of a fitted deep GP: its bound from many draws, draws and variances of each layer's function.
 
-A layer's function is taken at the layer's own inputs. Draws of one number belong together: where layers depend
-on each other under q, so do they.
+A layer's function is taken at the layer's own inputs. Draws of one number belong together: where layers
+depend on each other under q, so do they.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.inference.base import Numerics
+from dgpbench.inference.base import Bound, Numerics
 
 if TYPE_CHECKING:
     from dgpbench.models.gp import GPModel
@@ -36,32 +37,57 @@ def metrics(model: GPModel, split, seed: int) -> dict[str, float]:
 
 def bound_of_draws(model: GPModel, X, Y, num_data: int, seed: int, count: int = BOUND_DRAWS):
     """Mean and standard error of the bound over draws of its noise, in float64, from scaled rows X, Y."""
-    bound, (values, jitter) = model.bound, model.point()
-    X, Y = tf.constant(np.ascontiguousarray(X.T)), tf.constant(np.ascontiguousarray(Y.T))
-    numerics = Numerics(jitter, num_data=tf.constant(float(num_data), tf.float64))
-    weight = num_data / (X.shape[1] * bound.repeats)
+    one, columns = _compiled_bound(model.bound), [tf.constant(np.ascontiguousarray(A.T)) for A in (X, Y)]
+    size = tf.constant(float(num_data), tf.float64)
+    found = [float(one(*model.point(), *columns, size, tf.constant([seed, i]))) for i in range(count)]
+    return float(np.mean(found)), float(np.std(found) / np.sqrt(count))
 
-    @tf.function
-    def one(key):
+
+@lru_cache(maxsize=4)
+def _compiled_bound(bound: Bound):
+    """The bound from one draw of its noise."""
+
+    @tf.function(reduce_retracing=True)
+    def one(values, jitter, X, Y, num_data, key):
         shape = (max(bound.noise_dim, 1), bound.noise_columns * X.shape[1])
         noise = tf.random.stateless_normal(shape, key, dtype=tf.float64, alg="philox")
+        numerics = Numerics(jitter, num_data=num_data)
         prepared, _ = bound.prepare(values, numerics, key=key)
         terms = tf.reduce_sum(bound.terms(prepared, X, Y, noise, tf.constant(0)))
+        weight = num_data / (X.shape[1] * bound.repeats)
         return weight * terms - sum(bound.penalty(values, prepared, numerics).values())
 
-    found = [float(one(tf.constant([seed, i]))) for i in range(count)]
-    return float(np.mean(found)), float(np.std(found) / np.sqrt(count))
+    return one
 
 
 def variances_at_zero(model: GPModel, seed: int, count: int = FUNCTION_DRAWS) -> list[float]:
     """Variance of each layer's function at input 0 of that layer, over q."""
-    zero, moments = tf.zeros((1, 1), tf.float64), []
-    for parts in model.posterior_parts(count, seed):
-        layers = enumerate(model.model.layers)
-        each = [layer.conditional(parts[f"layer{i}"], zero) for i, layer in layers]
-        moments.append([(float(mean[0, 0]), float(var[0, 0])) for mean, var in each])
-    mean, var = np.moveaxis(np.array(moments), 2, 0)  # draws, layers
+    if model.bound.draws > 1 and not any(name.startswith("draws/") for name in model.values):
+        one, point = _compiled_at_zero(model.bound), model.point()
+        found = [one(*point, tf.constant([seed, i])).numpy() for i in range(count)]
+    else:
+        found = [_at_zero(model.bound, parts).numpy() for parts in model.posterior_parts(count, seed)]
+    mean, var = np.moveaxis(np.array(found), 2, 0)  # draws, layers
     return (var.mean(0) + mean.var(0)).tolist()
+
+
+def _at_zero(bound: Bound, parts) -> tf.Tensor:
+    """Mean and variance (L, 2) of each layer's function at 0 given its prepared part."""
+    zero, layers = tf.zeros((1, 1), tf.float64), enumerate(bound.model.layers)
+    each = [layer.conditional(parts[f"layer{i}"], zero) for i, layer in layers]
+    return tf.stack([tf.stack([mean[0, 0], var[0, 0]]) for mean, var in each])
+
+
+@lru_cache(maxsize=4)
+def _compiled_at_zero(bound: Bound):
+    """The same of one draw of q."""
+
+    @tf.function(reduce_retracing=True)
+    def one(values, jitter, key):
+        numerics = Numerics(jitter, ("quad",) * len(bound.model.layers))
+        return _at_zero(bound, bound.layers(bound.prepare(values, numerics, key=key)[0]))
+
+    return one
 
 
 def function_moments(layer, part, H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -107,4 +133,3 @@ def function_draws(
         outputs.append(drawn[:, :points])
         H = drawn[:, points:]
     return inputs, outputs, H
-
