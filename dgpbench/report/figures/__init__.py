@@ -79,7 +79,7 @@ def make(
     """
     module = importlib.import_module(f"dgpbench.report.figures.{spec.kind}")
     if words:  # not the paper's figure any more, but one drawn like it
-        spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}")
+        spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}", select=())
     if spec.table in tables and not words:
         return module.picture(spec, tables[spec.table])
     if spec.table:

@@ -54,15 +54,12 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
     """Fitted models by experiment and trial: the first trials that have parameters here."""
     found: dict[str, dict] = {}
     reasons: dict[str, str] = {}
-    order = {
-        name: i for i, name in enumerate(word for s in spec.select for word in s.split("=")[1].split(","))
-    }
-    named = [(unit.record["experiment"] or unit.record["model"], unit) for unit in units]
-    for name, unit in sorted(
-        named, key=lambda pair: (order.get(pair[0], 99), pair[0], pair[1].record["split"])
-    ):
-        runs, trial = found.setdefault(name, {}), unit.record["split"]
-        if len(runs) == spec.trials or trial in runs or unit.record["deviations"]:
+    for unit in sorted(units, key=lambda unit: (_name(unit), unit.record["split"])):  # dsvi, joint, locations
+        if spec.select and unit.record["deviations"]:  # not the paper's
+            continue
+        name, trial = _name(unit), unit.record["split"]
+        runs = found.setdefault(name, {})
+        if len(runs) == spec.trials or trial in runs:
             continue
         try:
             model, split = fitted_model(unit)
@@ -75,13 +72,16 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
     if not chosen:
         raise Nothing(
             "none of these runs has its parameters here (records of results/reference come without them), so "
-            "run the experiment: dgpbench sweep experiment=" + ",".join(found)
+            "run the experiment: dgpbench sweep experiment="
+            + ",".join(dict.fromkeys(unit.record["experiment"] or "" for unit in units))
         )
     return chosen, [f"{name} is left out: {reasons.get(name)}" for name in found if name not in chosen]
 
 
 def _name(unit: Unit) -> str:
-    return unit.record["experiment"] or f"{unit.record['model']} {unit.record['inference']}"
+    record = unit.record
+    changed = (text.partition(" (")[0] for text in record["deviations"])
+    return " ".join([record["experiment"] or f"{record['model']} {record['inference']}", *changed])
 
 
 def _draws(model, split, count: int) -> pd.DataFrame:
