@@ -144,6 +144,7 @@ def test_draws_have_the_covariance():
     np.testing.assert_allclose(found[:, 1], found[:, 2], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_bound_of_draws_is_exact_for_one_layer():
     """A sparse GP with Gaussian noise has no noise in its bound: it is that of GPflow."""
     gpflow = pytest.importorskip("gpflow")
