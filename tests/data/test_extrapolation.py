@@ -51,12 +51,12 @@ def test_curves(name, words):
     assert split.log_density is None
 
 
-def test_warped_sine_is_a_sine_of_a_monotone_warp():
-    x, y = points("warped_sine", 401)
-    order = np.argsort(x[:, 0])
-    warp = x[order, 0] + 0.2 * np.sin(np.pi * x[order, 0])
-    assert (np.diff(warp) > 0).all() and warp[0] == -1.0 and warp[-1] == 1.0
-    np.testing.assert_allclose(y[order, 0], np.sin(2 * np.pi * warp), atol=2e-6)
+def test_values_of_the_curves():
+    x, y = points("waves", 9)
+    np.testing.assert_allclose(x[:, 0], [-1, -0.5, 0, 0.5, 1, -0.75, -0.25, 0.25, 0.75])
+    np.testing.assert_allclose(y[:, 0], [0, 0, 0, 0, 0, 1, -1, 1, -1], atol=1e-6)
+    np.testing.assert_allclose(points("sine", 5)[1][:, 0], [0, 0, 0, -1, 1], atol=1e-6)
+    np.testing.assert_allclose(points("identity", 5)[1], points("identity", 5)[0])
 
 
 def test_size_of_a_curve(words):
