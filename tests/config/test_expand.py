@@ -19,7 +19,7 @@ ONE_OF_EACH = """
 cde_gp cde_cvae dsvi2017_linear dsvi2017_sgp dsvi2017_dgp2_shared dsvi2017_dgp3_thesis iwvi2019_gp_10k
 iwvi2019_lv_gp_gp_iwvi iwvi2019_cvae_50_50_10k matthews2016_sgp30 matthews2016_knn natgrad_fixed_student_gd
 natgrad_joint_ngd_adam_together natgrad_linesearch_student_lbfgs_sqrt natgrad_naval_beta_adam_fast
-natgrad_student_adam natgrad_mnist_ngd_adam natgrad_dgp2_ngd_all
+natgrad_student_adam natgrad_mnist_ngd_adam natgrad_dgp2_ngd_all star_star_dgp3_5k gi_dgp2 ustyuzhaninov_joint
 """.split()
 
 

@@ -44,21 +44,21 @@ def _model(method):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_predictions_are_those_of_draws(method):
-    """Mean and variance of y at new points, within four standard errors of 200 draws of q(u)."""
+    """Mean and variance of y at new points, within four standard errors of 80 draws of q(u)."""
     model, values = _model(method)
     X = np.linspace(-2.5, 2.5, 4)[:, None]
-    model._members = model._prepared(200, 1)
-    found = model.predict(X, 200 * 40, 2)
+    model._members = model._prepared(80, 1)
+    found = model.predict(X, 80 * 40, 2)
     rng = np.random.RandomState(0)
-    means, variances = np.array([outputs(method, values, X, rng)[:2] for _ in range(8000)])[:, :, 0].swapaxes(
+    means, variances = np.array([outputs(method, values, X, rng)[:2] for _ in range(2000)])[:, :, 0].swapaxes(
         0, 1
     )
     spread = means.var(0)
     total = spread + variances.mean(0) + float(values["likelihood/variance"])
-    error = 4 * np.sqrt(spread / 200)
+    error = 4 * np.sqrt(spread * (1 / 80 + 1 / 2000))
     print(found.mixture_mean()[:, 0], means.mean(0), error)
     np.testing.assert_array_less(np.abs(found.mixture_mean()[:, 0] - means.mean(0)), error)
-    np.testing.assert_allclose(found.mixture_sd()[:, 0] ** 2, total, rtol=0.15)
+    np.testing.assert_allclose(found.mixture_sd()[:, 0] ** 2, total, rtol=0.25)
 
 
 @pytest.mark.slow
@@ -69,9 +69,9 @@ def test_bound_with_three_classes(method):
     _, bound, values = _fitted(method, 3, RobustMax(3), estimator)
     X, _ = data(6)
     labels = np.array([0, 1, 2, 2, 1, 0])
-    found, error = mean_of_draws(bound, values, X, labels[:, None] * 1.0, 300)
+    found, error = mean_of_draws(bound, values, X, labels[:, None] * 1.0, 150)
     rng, each = np.random.RandomState(1), []
-    for _ in range(4000):
+    for _ in range(1500):
         mean, var, kl = outputs(method, values, X, rng)
         f = mean + np.sqrt(var) * rng.randn(*mean.shape)
         right = f.argmax(0) == labels
@@ -96,7 +96,7 @@ def test_layer_variances_at_zero(method):
     """Of both layers, over q: law of total variance on draws in NumPy; 400 draws err by a quarter."""
     model, values = _model(method)
     rng, point = np.random.RandomState(0), np.zeros((4, 4))
-    moments = np.empty((4000, 2, 2))
+    moments = np.empty((1500, 2, 2))
     for s in range(len(moments)):
         Z, u, Z2, m2, S2, _ = drawn(method, values, rng)
         moments[s] = _at_zero(values, 0, Z, u, point), _at_zero(values, 1, Z2, m2[0], S2[0])

@@ -13,11 +13,11 @@ from dgpbench.store.scan import scan
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two trials of the mean field and one of the joint Gaussian, hardly trained."""
+    """A trial of the mean field and one of the joint Gaussian, hardly trained."""
     folder = tmp_path_factory.mktemp("runs")
     paths = [f"paths.results={folder / 'results'}", f"paths.datasets={folder / 'datasets'}"]
     short = ["budget.steps=3", "protocol.draws=5", "protocol.test_samples=5", "engine.xla=false", "threads=1"]
-    for name, split in (("sine_dsvi", 0), ("sine_dsvi", 1), ("sine_joint", 0)):
+    for name, split in (("sine_dsvi", 1), ("sine_joint", 0)):
         run_unit(compose([f"experiment=ustyuzhaninov_{name}", f"split={split}", *short, *paths]))
     return folder
 
@@ -32,8 +32,8 @@ def test_functions_of_runs(runs, capsys):
     picture = figures.make(figures.find("ustyuzhaninovE1"), units, ["dataset=sine"])
     data = picture.data
     assert list(dict.fromkeys(data.panel)) == ["f1", "f2", "f3", "composition"]
-    assert data.groupby("experiment").trial.nunique().tolist() == [2, 1]
-    assert data[(data.panel == "f1") & (data.trial == 0)].groupby(["experiment", "draw"]).ngroups == 20
+    assert data.groupby("experiment").trial.first().tolist() == [1, 0]
+    assert data[data.panel == "f1"].groupby(["experiment", "draw"]).ngroups == 20
     whole = data[data.panel == "composition"]
     assert whole.input.min() == -1.0 and whole.input.max() == 1.0 and np.isfinite(data.output).all()
     assert picture.image()[:4] == b"\x89PNG"
