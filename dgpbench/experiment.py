@@ -174,10 +174,12 @@ def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) ->
     """
     if is_trial(cfg):
         return _validation_names(evaluation.metrics)
-    if split.rows_valid is None:
-        return evaluation.metrics
-    held_out = evaluate_model(model, split.on_validation(), cfg, seed)
-    return evaluation.metrics | _validation_names(held_out.metrics)
+    metrics = dict(evaluation.metrics)
+    if cfg["protocol"].get("layer_variances") and hasattr(model, "inside"):
+        metrics |= model.inside(split, seed)
+    if split.rows_valid is not None:
+        metrics |= _validation_names(evaluate_model(model, split.on_validation(), cfg, seed).metrics)
+    return metrics
 
 
 def _validation_names(metrics: dict) -> dict:

@@ -19,7 +19,8 @@ def add_parser(subparsers) -> None:
         "filters",
         nargs="*",
         metavar="FIGURE|field=value",
-        help="such as 2.4 5.4; field=value chooses the records, e.g. 5.4 model=lv_gp*",
+        help="such as 2.4 5.4; field=value chooses the records, e.g. 5.4 model=lv_gp*; or layers RUN: the "
+        "layers of a GP of one input",
     )
     parser.add_argument("-o", "--output", default="figures", metavar="DIR", help="folder (default: figures)")
     parser.add_argument("--list", action="store_true", help="list the figures and stop")
@@ -38,6 +39,8 @@ def main(args: argparse.Namespace) -> int:
         return 0
     words = [word for word in args.filters if "=" in word]
     named = [word for word in args.filters if "=" not in word]
+    if named[:1] == ["layers"]:
+        return _layers([*named[1:], *words], args)
     if words and not named:
         raise UserError(
             "name the figure that these records are for, e.g. dgpbench figures 5.4 " + " ".join(words)
@@ -59,4 +62,21 @@ def main(args: argparse.Namespace) -> int:
         print(f"{spec.name}: {' '.join(map(str, files))}")
         for note in picture.notes:
             print(f"  {note}")
+    return 0
+
+
+def _layers(filters: list[str], args: argparse.Namespace) -> int:
+    """The layers of runs, as `dgpbench plot --kind layers` draws them."""
+    from pathlib import Path
+
+    from dgpbench.report.files import save_pictures
+    from dgpbench.report.runs.choose import choose
+    from dgpbench.report.runs.layers import layer_pictures
+
+    if not filters:
+        raise UserError("name the runs whose layers to draw, e.g. dgpbench figures layers dataset=step")
+    pictures, undrawn = layer_pictures(choose(filters, results_folder(args)))
+    if not pictures:
+        raise UserError("nothing could be drawn: " + "; ".join(undrawn))
+    save_pictures(pictures, undrawn, Path(args.output))
     return 0

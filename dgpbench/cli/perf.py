@@ -17,6 +17,7 @@ STUDIES = {
     "choice": "only validation log-likelihood against seconds of training, for the choice of defaults",
     "scaling": "only step time against batch, M, depth, width, K, and rate and memory against rows",
     "evaluation": "only test rows per second of prediction and of all metrics",
+    "posteriors": "only steps of the posteriors that couple layers beside mean field",
 }
 
 

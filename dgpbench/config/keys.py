@@ -21,6 +21,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "protocol.stratify": False,
     "protocol.row_number": False,
     "protocol.pixels": "unit",
+    "protocol.layer_variances": False,
     "model.latent_dim": 1,
     "model.latent_scale": 1.0,
     "model.inner_gps": None,

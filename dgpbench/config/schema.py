@@ -14,7 +14,8 @@ from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 
 TASKS = ("regression", "binary", "multiclass")
-SPLIT_RULES = ("shuffle", "published", "fixed_zero")
+SPLIT_RULES = ("shuffle", "published", "fixed_zero", "extrapolate")
+SCALINGS = ("train", "all", "none")
 LAYERS = ("gp", "lv", "linear", "warp", "align")
 LAST_LAYER_FIXED = (
     *("width", "mean", "inner_noise", "inner_noise_trainable", "inner_q_scale"),
@@ -170,7 +171,7 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "splits": COUNT,
         "split_rule": _one_of(*SPLIT_RULES),
         "train_fraction": Field(float, above=0, below=1),
-        "scaling": _one_of("train", "all"),
+        "scaling": _one_of(*SCALINGS),
         "validation": Field(float, low=0, below=1),
         "evaluate": _one_of("test", "validation"),
         "test_samples": COUNT,
@@ -182,6 +183,7 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "stratify": SWITCH,
         "row_number": SWITCH,
         "pixels": _one_of("unit", "scaling"),
+        "layer_variances": SWITCH,
     },
     "budget": {
         "name": TEXT,

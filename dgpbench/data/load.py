@@ -6,7 +6,7 @@ import numpy as np
 
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
-from dgpbench.config.schema import SPLIT_RULES
+from dgpbench.config.schema import SCALINGS, SPLIT_RULES
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_training, code_labels
@@ -15,7 +15,7 @@ from dgpbench.data.published import recipe as published_recipe
 from dgpbench.data.scaling import moments, scale, scale_targets
 from dgpbench.data.sources.chain import Note, silent
 from dgpbench.data.split import Split
-from dgpbench.data.splits import carve_validation, shuffle_rows, stratified_rows
+from dgpbench.data.splits import carve_validation, extrapolation_rows, shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
 
 _INSPECT_VALUES = 5_000_000
@@ -41,10 +41,15 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     if entry.on_demand:
         from dgpbench.data.generated.on_demand import split_rows
 
+        if rule == "extrapolate":
+            raise UserError(
+                f"protocol={protocol['name']} orders all rows, and those of {entry.name} are computed when "
+                "asked for; use dataset=arm8"
+            )
         train, test = split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
     elif rule != "published":
         train_rows = entry.train_rows if own_test(own, protocol) else None
-        train, test = _divide(Y, classes, train_rows, protocol, split)
+        train, test = _divide(data.X, Y, classes, train_rows, protocol, split)
     if min(len(train), len(test)) < 1:
         raise UserError(
             f"dataset {entry.name} has {len(data.X)} rows: protocol {protocol['name']} leaves {len(train)} "
@@ -71,12 +76,15 @@ def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
 
 
 def _divide(
-    Y: np.ndarray, classes: list[str], train_rows: int | None, protocol: dict, split: int
+    X: np.ndarray, Y: np.ndarray, classes: list[str], train_rows: int | None, protocol: dict, split: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Train and test rows: the dataset's own division, or a shuffle, within the classes if so asked."""
+    """Train and test rows: the dataset's own division, the ends of a direction, or a shuffle, within the
+    classes if so asked."""
     if train_rows is not None:
         rows = np.arange(len(Y))
         return rows[:train_rows], rows[train_rows:]
+    if protocol["split_rule"] == "extrapolate":
+        return extrapolation_rows(X, split, protocol["train_fraction"])
     number, fraction = 0 if protocol["split_rule"] == "fixed_zero" else split, protocol["train_fraction"]
     if classes and protocol.get("stratify"):
         return stratified_rows(Y[:, 0].astype(int), number, fraction)
@@ -99,8 +107,8 @@ def _scaled(
     `seen` are all the rows that may be looked at; None: no row is hidden.
     """
     (train, test, valid), scaling = parts, protocol["scaling"]
-    if scaling not in ("train", "all"):
-        raise UserError(f"protocol.scaling={scaling!r}; allowed: train, all")
+    if scaling not in SCALINGS:
+        raise UserError(f"protocol.scaling={scaling!r}; allowed: {', '.join(SCALINGS)}")
     scaled_by = train if scaling == "train" else seen
     if entry.on_demand:
         from dgpbench.data.generated.on_demand import MOMENT_ROWS

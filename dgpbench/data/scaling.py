@@ -60,7 +60,10 @@ def _blocks(A: np.ndarray, rows: np.ndarray | None):
 
 
 def scale(found: Moments, scaling: str) -> tuple[np.ndarray, np.ndarray]:
-    """(mean, std) to apply. `all` adds 1e-6 like bayesian_benchmarks; `train` maps constant columns to 0."""
+    """(mean, std) to apply. `all` adds 1e-6 like bayesian_benchmarks; `train` maps constant columns to 0;
+    `none` leaves all as they are."""
+    if scaling == "none":
+        return np.zeros_like(found.mean), np.ones_like(found.std)
     if scaling == "all":
         return found.mean, found.std + EPSILON
     return found.mean, np.where(found.constant, 1.0, found.std)

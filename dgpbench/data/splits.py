@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dgpbench.data.scaling import moments
 from dgpbench.errors import UserError
 
 _VALIDATION = 7919  # second seed word, so that validation rows do not repeat the train/test shuffle
@@ -37,6 +38,19 @@ def stratified_rows(
         rank[own] = np.arange(len(own))
     trains = (rank < counts[codes])[rows]
     return rows[trains], rows[~trains]
+
+
+def extrapolation_rows(
+    X: np.ndarray, split: int, train_fraction: float = 0.5
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rule of Lindinger et al. (2020): standardised inputs X (N, D) are projected on a direction that
+    RandomState(split) draws; the lower end is tested, int((1 - fraction) N) rows, the upper trained on."""
+    direction = np.random.RandomState(split).standard_normal(X.shape[1])
+    found = moments(X, what="input")
+    direction = np.where(found.constant, 0.0, direction / np.where(found.constant, 1.0, found.std))
+    order = np.argsort(X @ direction, kind="stable")
+    cut = int(len(X) * (1.0 - train_fraction))
+    return order[cut:], order[:cut]
 
 
 def check_index(split: int, splits: int, protocol: str) -> None:

@@ -55,6 +55,7 @@ class Bound:
     samples: int = 1
     whole: ClassVar[bool] = False
     evaluations: ClassVar[int] = 2  # of one step that have noise of their own
+    drawn_numbers: ClassVar[int] = 0  # that `prepare` makes anew for each sample
     draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
     whitened: ClassVar[bool] = True  # q(u) is relative to the prior, so that its KL depends on q alone
 
@@ -121,10 +122,8 @@ class Bound:
         return tuple(form(i) for i in range(len(model.layers)))
 
     def prepare(self, values: Values, numerics: Numerics, key=None, rows=None) -> tuple[Any, Pairs]:
-        """The M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`.
-
-        `key` (2,) seeds a bound that draws here; `rows` are the training rows of the batch.
-        """
+        """The M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`. `key`
+        (2,) seeds a bound that draws here; `rows` are the training rows of the batch."""
         return deep_gp.prepare(
             self.model,
             values,
@@ -145,8 +144,7 @@ class Bound:
         raise NotImplementedError
 
     def own_gradient(self) -> Callable | None:
-        """A function (prepared, X, Y, noise, start, weight) -> value, gradient in place of the one that
-        automatic differentiation of the weighted sum of terms gives."""
+        """A function (prepared, X, Y, noise, start, weight) -> value, gradient; None: automatic."""
         return None
 
     def penalty(self, values: Values, prepared: Any, numerics: Numerics) -> dict[int, tf.Tensor]:
@@ -157,9 +155,12 @@ class Bound:
         """Mean and variance (P, K C) of the last layer's GPs given one sample through the inner layers."""
         return deep_gp.propagate(self.model, prepared, X, noise, w, K, joint, repeat)
 
+    def layers(self, prepared: Any) -> Mapping[str, Any]:
+        """Layers by name in what `prepare` made for prediction."""
+        return prepared
+
     def checks(self, prepared: Any, X, Y, seed: int) -> tuple[dict[str, dict[str, float]], list[str]]:
-        """Verifications of its own numerics after training, for the record, and notes for the user; X (D, N),
-        Y (P, N) are training rows."""
+        """Verifications of its numerics after training, and notes; X (D, N), Y (P, N) are training rows."""
         return {}, []
 
 

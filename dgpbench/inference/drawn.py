@@ -35,6 +35,10 @@ class Drawn(Bound):
     def draws(self) -> int:  # type: ignore[override]  # depends on the depth here
         return PREDICTIVE_DRAWS if len(self.model.layers) > 1 else 1
 
+    @property
+    def drawn_numbers(self) -> int:  # type: ignore[override]  # depends on the sizes here
+        return sum(layer.output_dim * layer.num_inducing**2 for layer in self.model.layers)
+
     def draw(self, values, numerics: Numerics, key) -> tuple[dict[str, Any], dict[int, tf.Tensor]]:
         """The prepared layers by name, inner ones given their drawn u, and each KL given those below."""
         raise NotImplementedError
@@ -62,7 +66,10 @@ class Drawn(Bound):
         return prepared["kl"]
 
     def moments(self, prepared, X, noise, w=(), K: int = 1, joint: bool = True, repeat: int = 1):
-        return deep_gp.propagate(self.model, prepared["draws"][0], X, noise, w, K, joint, repeat)
+        return deep_gp.propagate(self.model, self.layers(prepared), X, noise, w, K, joint, repeat)
+
+    def layers(self, prepared) -> Mapping[str, Any]:
+        return prepared["draws"][0]
 
 
 class Given(NamedTuple):

@@ -11,6 +11,7 @@ from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
+from dgpbench.engine.memory import check_samples
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import Trainer, get_trainer
@@ -24,7 +25,7 @@ from dgpbench.gp.parameters import scope, unconstrain
 from dgpbench.inference.base import Bound, Method, Numerics
 from dgpbench.inference.place import place_of
 from dgpbench.keyed_random import permuted
-from dgpbench.models import latent_density, prediction
+from dgpbench.models import inside, latent_density, prediction
 
 INIT_ROWS = 100_000  # initial values are taken from at most this many random rows
 INIT_STREAM = 1 << 43  # random stream of the sample of very many rows; epochs have the streams from 0 on
@@ -66,6 +67,7 @@ class GPModel:
         likelihood = likelihoods.choose(self.cfg, split)
         model, values, fixed, notes = start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
         self.bound = self.method.bound(model)
+        check_samples(self.bound, min(self.cfg["inference"]["batch"], split.n_train))
         values = self.bound.initial(values)
         self._initial = model, values, fixed & values.keys(), notes
         kernels = ", ".join(str(model.layers[i].kernel) for i in model.gps)
@@ -224,20 +226,39 @@ class GPModel:
 
     def load_parameters(self, values: dict[str, np.ndarray]) -> None:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
-        draws = scope(self.values, "draws")
-        single = {name: v for name, v in self.values.items() if not name.startswith("draws/")}
-        jitter = single.pop("jitter")
+        single = {n: v for n, v in self.values.items() if n != "jitter" and not n.startswith("draws/")}
         self.model = start.structure(self.cfg, single)
         self.bound = self.method.bound(self.model)
+        draws = scope(self.values, "draws")
         count = len(next(iter(draws.values()))) if draws else self.bound.draws
-        self._members = []
+        self._members = self._prepared(count, self.cfg["seed"])
+
+    def _prepared(self, count: int, seed: int) -> list:
+        """What `prepare` makes of so many parameter sets of the posterior."""
+        values, jitter = self.point()
+        draws, members = scope(self.values, "draws"), []
         with tf.device(self.device):
-            numerics = Numerics(tf.constant(jitter), ("quad",) * len(self.model.layers))  # exact in float64
+            numerics = Numerics(jitter, ("quad",) * len(self.model.layers))  # exact in float64
             for i in range(count):
-                member = single | {name: v[i] for name, v in draws.items()}
-                tensors = {name: tf.constant(v) for name, v in member.items()}
-                made, _ = self.bound.prepare(tensors, numerics, key=tf.constant([self.cfg["seed"], i]))
-                self._members.append(made)
+                own = values | {name: tf.constant(v[i]) for name, v in draws.items()}
+                members.append(self.bound.prepare(own, numerics, key=tf.constant([seed, i]))[0])
+        return members
+
+    def point(self) -> tuple[dict, tf.Tensor]:
+        """Parameters as tensors, kept draws left out, and the jitter."""
+        values = {name: tf.constant(v) for name, v in self.values.items() if not name.startswith("draws/")}
+        return values, values.pop("jitter")
+
+    def posterior_parts(self, count: int, seed: int) -> list[dict]:
+        """Prepared layers by name for `count` draws of the posterior; the same ones over again where q has
+        nothing, or no more, to draw."""
+        drawn = self.bound.draws > 1 and not scope(self.values, "draws")
+        members = self._prepared(count, seed) if drawn else self._members
+        return [self.bound.layers(members[i % len(members)]) for i in range(count)]
+
+    def inside(self, split, seed: int) -> dict[str, float]:
+        """Metrics of the model itself: its bound and its layers' variances."""
+        return inside.metrics(self, split, seed)
 
 
 def step_spec(

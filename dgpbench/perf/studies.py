@@ -135,9 +135,20 @@ def _evaluation(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
     return Findings({"models": found}, found, [evaluation.table(found)])
 
 
+def _posteriors(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
+    from dgpbench.machine import usable_cores
+    from dgpbench.perf import posteriors
+
+    methods = select(args.systems, posteriors.METHODS, "method")
+    threads = args.threads or usable_cores()
+    rows = posteriors.measure(methods, args.rounds or 7, args.seconds or 0.7, threads, note)
+    return Findings({"methods": rows}, rows, [posteriors.table(rows)])
+
+
 STUDIES: dict[str, Callable[[argparse.Namespace, Path, Note], Findings]] = {
     "time-to-accuracy": lambda args, folder, note: _accuracy(args, folder, note, choice=False),
     "choice": lambda args, folder, note: _accuracy(args, folder, note, choice=True),
     "scaling": _scaling,
     "evaluation": _evaluation,
+    "posteriors": _posteriors,
 }

@@ -44,6 +44,8 @@ METRICS = {
         Metric("test_brier", "Brier score", "", "lower"),
         Metric("test_ece", "Expected calibration error", "15 bins of confidence", "lower"),
         Metric("test_kl_to_truth", "Divergence from the true density", NAT, "lower"),
+        Metric("elbo", "Bound on the log evidence", "nat", "higher"),
+        *(Metric(f"var_f{i}_at_0", f"Variance of layer {i} at 0", "", None) for i in (1, 2, 3)),
     )
 }
 

@@ -144,7 +144,7 @@ def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     from dgpbench.config import compose
     from dgpbench.experiment import run_unit
     from dgpbench.models.base import create
-    from dgpbench.report.runs.layers import _prepared, has_layers, layer_picture, layer_samples
+    from dgpbench.report.runs.layers import has_layers, layer_picture, layer_samples
     from dgpbench.store import read
 
     paths = [f"paths.results={tmp_path / 'results'}", f"paths.datasets={tmp_path / 'datasets'}"]
@@ -157,7 +157,7 @@ def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     X = np.linspace(-1, 1, 5)[:, None]
     first, last = layer_samples(model, X, 20_000, 0)
     assert first.shape == last.shape == (20_000, 5, 1)
-    layer, batch = model.model.layers[0], _prepared(model)["layer0"]
+    layer, batch = model.model.layers[0], model.posterior_parts(1, 0)[0]["layer0"]
     mean, var = (a.numpy()[0] for a in layer.conditional(batch, X.T))
     error = 5 * np.sqrt(var / 20_000).max()
     np.testing.assert_allclose(first.mean(0)[:, 0], mean, atol=error)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.generated import letters
+from dgpbench.data.generated import curves, letters
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
@@ -120,8 +120,10 @@ LOG_DENSITY = {
 }
 
 
-def log_density(entry: Entry) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """log p(y | x) as a function of (X, Y) in original units."""
+def log_density(entry: Entry) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    """log p(y | x) as a function of (X, Y) in original units; None where y has no noise."""
+    if entry.generator in curves.CURVES:
+        return None
     if entry.generator == "letters":
         return letters.log_density
     return partial(LOG_DENSITY[entry.generator], noise=float(entry.settings["noise"]))
@@ -135,17 +137,26 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
             raise UserError(
                 f"dataset.n={n}: dgp_letters is a fixed grid of 73419 points; leave dataset.n alone"
             )
+    elif entry.generator in curves.CURVES:
+        n = _whole(entry.n, "n", 5)
+        settings = {"n": n}
+        if entry.train_rows != (n + 1) // 2:
+            raise UserError(
+                f"dataset.n={n} dataset.train_rows={entry.train_rows}: every second point of {entry.name} is "
+                f"a test point; set dataset.train_rows={(n + 1) // 2}"
+            )
     else:
         n, noise, seed = checked_settings(entry)
         settings = {"n": n, "noise": noise, "data_seed": seed}
     key = key_of([entry.generator, settings])
 
     def make(note: Note) -> tuple[Blocks, str, dict]:
-        blocks = (
-            iter([letters.grid_points()])
-            if entry.generator == "letters"
-            else blocks_of(entry.generator, n, noise, seed)
-        )
+        if entry.generator == "letters":
+            blocks = iter([letters.grid_points()])
+        elif entry.generator in curves.CURVES:
+            blocks = iter([curves.points(entry.generator, n)])
+        else:
+            blocks = blocks_of(entry.generator, n, noise, seed)
         return blocks, key, {"stage": "generated", "settings": settings}
 
     name = "-".join(f"{k}{v}" for k, v in settings.items())

@@ -15,14 +15,16 @@ from dgpbench.perf.cases import MIXED_GPS, Case
 __all__ = ["build", "set_threads"]
 
 
-def build(case: Case, precision: str):
+def build(case: Case, precision: str, inference: str = "dsvi"):
     layers = ",".join(["lv"] * bool(case.latent) + ["gp"] * case.depth)
     kind = ["model=lv_gp_gp", f"model.latent_dim={case.latent}", f"model.inner_gps={MIXED_GPS}"]
     kind.append(f"inference={'iwvi' if case.importance else 'vi'}")
     kind += [f"inference.importance_samples={case.importance}"] if case.importance else []
     cfg = compose(
         [
-            *(kind if case.latent else ["model=sgp", "inference=dsvi"]),  # the peers train by Adam alone
+            *(
+                kind if case.latent else ["model=sgp", f"inference={inference}"]
+            ),  # the peers train by Adam alone
             f"model.layers=[{layers}]",
             f"model.width={case.width}",
             f"model.num_inducing={case.num_inducing}",
@@ -34,7 +36,8 @@ def build(case: Case, precision: str):
     model, values, fixed, _ = start.build(cfg, X, Y, seed=0)
     method = create_method(cfg)
     bound = method.bound(model)
-    update, raw = method.update(bound), unconstrain(values, bound.constraints())
+    update, raw = method.update(bound), unconstrain(bound.initial(values), bound.constraints())
+    fixed = fixed & raw.keys()
     threads = set_threads(tf.config.threading.get_inter_op_parallelism_threads() or None, bool(case.latent))
     device = choose_device("cpu")
     trainer = Trainer(step_spec(cfg, bound, update, raw, fixed, case.batch, False, threads, device))

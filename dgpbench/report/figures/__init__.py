@@ -31,6 +31,8 @@ KINDS = {
     "frontier": "Accuracy against training seconds",
     "calibration": "Calibration",
     "prior": "One draw from the prior",
+    "functions": "Draws of each layer's function",
+    "collapse": "Output variance of a GP with a noisy input",
 }
 
 
@@ -46,6 +48,8 @@ class FigureSpec:
     panel: str = "dataset"
     strip: str = ""  # what the names of a figure's experiments share in front of that of the method
     records: bool = True  # false: drawn from the model alone
+    trials: int = 1  # runs of each experiment whose functions are drawn
+    draws: int = 25  # of the functions of each run
 
 
 @lru_cache(maxsize=1)
@@ -75,7 +79,7 @@ def make(
     """
     module = importlib.import_module(f"dgpbench.report.figures.{spec.kind}")
     if words:  # not the paper's figure any more, but one drawn like it
-        spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}")
+        spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}", select=())
     if spec.table in tables and not words:
         return module.picture(spec, tables[spec.table])
     if spec.table:

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.errors import UserError
+from dgpbench.report.figures.fitted import fitted_model
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.report.runs.alignment import alignment_picture
 from dgpbench.report.runs.picture import run_name
-from dgpbench.store import read
 from dgpbench.store.scan import Unit
 
 POINTS, SAMPLES, SEED = 150, 400, 0
+DRAWS = 50  # of q, where it is drawn from
 MOST_OUTPUTS = 3  # of one layer
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 COLUMNS = ("q05", "q25", "q50", "q75", "q95")
@@ -50,7 +51,7 @@ def layer_picture(unit: Unit) -> Picture:
     if not has_layers(record):
         raise Nothing("they are drawn of finished GP models of one input")
     name, title = f"layers-{record['key'][:8]}", f"Layers: {run_name(record)}"
-    model, split = _fitted(unit)
+    model, split = fitted_model(unit)
     if _aligns(record):
         first = lambda X: layer_samples(model, X, SAMPLES, SEED)[0][..., 0]  # noqa: E731
         return alignment_picture(name, title, split, first)
@@ -85,21 +86,6 @@ def layer_picture(unit: Unit) -> Picture:
     return Picture(name, title, data, paint, (3.0 * len(found) + 0.6, 3.0), notes)
 
 
-def _fitted(unit: Unit) -> tuple:
-    """The model of a run with its parameters, and its data."""
-    from dgpbench.data import load_split
-    from dgpbench.models.base import create
-
-    config = unit.record["config"]
-    split = load_split(config, lambda text: None)
-    if split.data_hash != unit.record["data_hash"]:
-        raise Nothing("the data are not those it was trained on; fetch the dataset again")
-    model = create(config)
-    stored = read.parameters(unit)
-    model.load_parameters({name: v for name, v in stored.items() if not name.startswith("scaling/")})
-    return model, split
-
-
 def _samples_of(model, split) -> tuple[np.ndarray, list[np.ndarray]]:
     """x (G,) in original units over the training inputs, and samples (S, G, width) of each layer's output."""
     X = np.linspace(split.X_train.min(), split.X_train.max(), POINTS)[:, None]
@@ -110,19 +96,27 @@ def _samples_of(model, split) -> tuple[np.ndarray, list[np.ndarray]]:
 def layer_samples(model, X: np.ndarray, samples: int, seed: int) -> list[np.ndarray]:
     """Samples (S, G, width) of the output of each layer of a fitted GPModel at scaled inputs X (G, D).
 
-    A sample takes the same noise at all points: the bands are those of the marginals, and smooth in x.
+    A sample takes the same noise at all points: the bands are those of the marginals, and smooth in x. Where
+    q is drawn from, the samples are shared out among its draws.
     """
+    drawn = {id(parts): parts for parts in model.posterior_parts(DRAWS, seed)}
+    each, rng = -(-samples // len(drawn)), np.random.default_rng(seed)
+    found = [_through(model.model, parts, X, each, rng) for parts in drawn.values()]
+    return [np.concatenate(layer)[:samples] for layer in zip(*found, strict=True)]
+
+
+def _through(gp, parts, X: np.ndarray, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Samples of the outputs of each layer, given its prepared parts."""
     import tensorflow as tf
 
     from dgpbench.gp.deep_gp import walk
     from dgpbench.gp.flow import Flow
 
-    gp, prepared, G = model.model, _prepared(model), len(X)
-    rng = np.random.default_rng(seed)
+    G = len(X)
     noise = tf.constant(rng.standard_normal((gp.noise_dim, samples)).repeat(G, axis=1))
     w = [tf.reshape(noise[gp.noise_rows(i)], (gp.layers[i].dim, 1, -1)) for i in gp.latent]
     columns = tf.constant(np.tile(X.T, (1, samples)))
-    steps = list(walk(gp, prepared, columns, Flow(noise, w, jitter=prepared.get("jitter"))))
+    steps = list(walk(gp, parts, columns, Flow(noise, w, jitter=parts.get("jitter"))))
     layer, batch, H = steps[-1]
     mean, var = layer.conditional(batch, H)
     last = mean + tf.sqrt(tf.maximum(var, 0.0)) * rng.standard_normal((mean.shape[0], samples)).repeat(
@@ -130,17 +124,3 @@ def layer_samples(model, X: np.ndarray, samples: int, seed: int) -> list[np.ndar
     )
     outputs = [H for _, _, H in steps[1:]] + [last]
     return [out.numpy().reshape(-1, samples, G).transpose(1, 2, 0) for out in outputs]
-
-
-def _prepared(model) -> dict:
-    """The part of the model that does not depend on x; of a sampled posterior, its first draw."""
-    import tensorflow as tf
-
-    from dgpbench.gp.parameters import scope
-    from dgpbench.inference.base import Numerics
-
-    draws = scope(model.values, "draws")
-    values = {name: v for name, v in model.values.items() if not name.startswith("draws/")}
-    jitter = tf.constant(values.pop("jitter"))
-    tensors = {name: tf.constant(v) for name, v in (values | {n: v[0] for n, v in draws.items()}).items()}
-    return model.bound.prepare(tensors, Numerics(jitter), key=tf.constant([SEED, 0]))[0]

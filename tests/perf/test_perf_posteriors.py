@@ -1,0 +1,34 @@
+"""Flops and table of the posteriors that couple layers."""
+
+from dgpbench.perf import flops, posteriors
+from dgpbench.perf.cases import Case
+
+
+def test_products_of_the_coupled_posteriors():
+    """By hand for one hidden GP, M = 10, 100 rows: joint and star are the same, A^T R in both layers."""
+    case = Case("small", batch=100, inputs=1, width=1, num_inducing=10, depth=2)
+    M, B, D = 10, 100, 1
+    kernels = 2 * M * (D + 2) * (B * (2 + 3) + M * 3 * 2)
+    mean = 2 * 2 * M * B * 3
+    whiten = 2 * (M**3 // 3 + 4 * M**3 + 3 * M * M * B)
+    through = 2 * 6 * M * B * M
+    own = 6 * M * M * B
+    group = 6 * M * B
+    assert posteriors.count("joint", case) == kernels + mean + whiten + through + own + group
+    assert posteriors.count("star", case) == posteriors.count("joint", case)
+    assert posteriors.count("dsvi", case) == flops.count(case, exact=True).total
+
+
+def test_order_of_the_costs():
+    """A joint Gaussian of five hidden GPs has five times the columns of stripes and arrow below."""
+    cost = {name: posteriors.count(name) for name in posteriors.METHODS}
+    assert cost["global_inducing"] < cost["dsvi"] < cost["star"] < cost["joint"]
+
+
+def test_table():
+    rows = [
+        {"method": "dsvi", "step_ms": 2.0, "gflop": 0.04, "share": 0.5},
+        {"method": "star", "step_ms": 8.0, "gflop": 0.1, "share": 0.3},
+    ]
+    made = posteriors.table(rows)
+    assert made.rows == [["dsvi", "2.00", "0.040", "50%", "1.00"], ["star", "8.00", "0.100", "30%", "0.60"]]
