@@ -30,6 +30,8 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.projection_dim": None,
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
+    "model.inducing": "kmeans",
+    "model.priors": {},
     "model.compat": None,
     "inference._target_": "dgpbench.inference.variational.Variational",
     "inference.bound": "vi",

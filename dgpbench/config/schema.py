@@ -137,6 +137,8 @@ MODEL: dict[str, Field] = {
     "projection_dim": COUNT_OR_NULL,
     "projection_scale": POSITIVE,
     "use_inputs": SWITCH,
+    "inducing": _one_of("kmeans", "grid"),
+    "priors": Field(dict),
     "compat": _one_of("released", null=True),
     "likelihood_variance": POSITIVE,
     "jitter": Field(float, null=True, above=0, below=1),
@@ -148,7 +150,7 @@ GP_REQUIRED = tuple(name for name in MODEL if name not in ("closed_form", "own_t
 REQUIRED = {"dgpbench.models.gp.GPModel": GP_REQUIRED}  # fields that a model must have, by its target
 _WHOLE_MODEL = (
     *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),
-    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat"),
+    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat", "inducing", "priors"),
 )
 PER_LAYER = tuple(name for name in GP_REQUIRED if name not in _WHOLE_MODEL)
 CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these

@@ -220,6 +220,9 @@ class Oracle(Protocol):
     def full_batch(self, step) -> Batch:
         """All training rows."""
 
+    def of(self, bound: Bound) -> Oracle:
+        """The same variables under another bound, for an update in phases."""
+
     def key(self, batch: Batch, stream: int) -> tf.Tensor:
         """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""
 
@@ -248,6 +251,10 @@ class Update:
         """Kept draws of raw parameters (draws, *shape) after so many steps; none: values are the result."""
         return {}
 
+    def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
+        """Facts about the steps for the record's checks, by name, such as how well chains mix."""
+        return {}
+
 
 # ---- a method -------------------------------------------------------------------------------------------
 
@@ -260,6 +267,7 @@ class Method:
     """
 
     fields: ClassVar[Mapping[str, Field]] = {}
+    takes_priors: ClassVar[bool] = False  # whether `model.priors` mean anything to it
 
     def __init__(self, cfg: Mapping[str, Any]):
         self.cfg = cfg

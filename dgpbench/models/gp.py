@@ -124,6 +124,7 @@ class GPModel:
         X, Y = split.take_train(np.arange(min(split.n_train, CHECK_ROWS)))
         columns = tf.constant(self._inputs(X).T), tf.constant(Y.T)
         result.checks, notes = self.bound.checks(self._members[0], *columns, run.seed)
+        result.checks = result.checks | trainer.facts(result.steps)
         for note in notes:
             run.note(note)
         return result
