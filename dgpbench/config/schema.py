@@ -13,7 +13,8 @@ from dgpbench.config.kernel_names import KernelError, canonical
 from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 
-TASKS = ("regression", "binary", "multiclass")
+TASKS = ("regression", "binary", "multiclass", "counts")
+NUMBERS = ("regression", "counts")  # tasks whose targets are no labels
 SPLIT_RULES = ("shuffle", "published", "fixed_zero")
 LAYERS = ("gp", "lv", "linear")
 LAST_LAYER_FIXED = (
@@ -168,7 +169,7 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "name": TEXT,
         "splits": COUNT,
         "split_rule": _one_of(*SPLIT_RULES),
-        "train_fraction": Field(float, above=0, below=1),
+        "train_fraction": RATE,
         "scaling": _one_of("train", "all"),
         "validation": Field(float, low=0, below=1),
         "evaluate": _one_of("test", "validation"),
@@ -204,7 +205,7 @@ LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
     "student_t": {"df": POSITIVE, "scale": POSITIVE},
     "beta": {"scale": POSITIVE, "rescale": SWITCH},
     "ordinal": {"sigma": POSITIVE, "low": Field(float), "high": Field(float)},
-    "poisson": {},
+    "poisson": {"bin_size": Field(float, null=True, above=0)},
     "gamma": {"shape": POSITIVE},
 }
 

@@ -73,17 +73,9 @@ class Bound:
         """Entries of `terms` for each row."""
         return self.samples
 
-    @property
-    def noise_dim(self) -> int:
-        return self.model.noise_dim
-
-    @property
-    def input_dim(self) -> int:
-        return self.model.input_dim
-
-    @property
-    def target_dim(self) -> int:
-        return self.model.target_dim
+    noise_dim = property(lambda self: self.model.noise_dim)
+    input_dim = property(lambda self: self.model.input_dim)
+    target_dim = property(lambda self: self.model.target_dim)
 
     @property
     def tallest(self) -> int:
@@ -252,7 +244,7 @@ class Update:
         return {}
 
     def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
-        """Facts about the steps for the record's checks, by name, such as how well chains mix."""
+        """Facts for the record's checks, such as how well chains mix."""
         return {}
 
 

@@ -35,6 +35,8 @@ JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
 class GPModel:
     """Sparse and deep GPs, with or without latent variables, by any method of inference/."""
 
+    tasks = ("regression", "binary", "multiclass", "counts")
+
     def __init__(self, cfg: dict):
         self.cfg = cfg
         self.method: Method = create_method(cfg)
@@ -153,7 +155,8 @@ class GPModel:
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """The likelihood's prediction, averaged over the posterior: mixture, probabilities or draws."""
-        each = self._for_members(prediction.predict, samples, seed, self._inputs(X))
+        predict = partial(prediction.predict, tight=len(self._members) > 1)
+        each = self._for_members(predict, samples, seed, self._inputs(X))
         return each[0] if len(each) == 1 else pooled(each)
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
@@ -167,7 +170,8 @@ class GPModel:
             )
         if isinstance(self.model.likelihood, Gaussian):
             return None
-        return np.concatenate(self._for_members(prediction.log_density, samples, seed, self._inputs(X), Y))
+        density = partial(prediction.log_density, tight=len(self._members) > 1)
+        return np.concatenate(self._for_members(density, samples, seed, self._inputs(X), Y))
 
     def _for_members(self, function, samples: int, seed: int, *arrays) -> list:
         """function(bound, prepared, *arrays, samples, seed) of each member, the samples shared out evenly."""

@@ -107,9 +107,19 @@ def _evaluation(args: argparse.Namespace, note: Note) -> Findings:
     return Findings({"models": found}, found, [evaluation.table(found)])
 
 
+def _sampling(args: argparse.Namespace, note: Note) -> Findings:
+    from dgpbench.perf import sampling
+
+    cases = select(args.cases, list(sampling.CASES), "case")
+    systems = select(args.systems, list(sampling.SYSTEMS), "system")
+    rows = sampling.measure(cases, systems, args.rounds or 10, int(args.seconds or 100), note)
+    return Findings({"rows": rows}, rows, [sampling.table(rows)])
+
+
 STUDIES: dict[str, Callable[[argparse.Namespace, Note], Findings]] = {
     "time-to-accuracy": lambda args, note: _accuracy(args, note, choice=False),
     "choice": lambda args, note: _accuracy(args, note, choice=True),
     "scaling": _scaling,
     "evaluation": _evaluation,
+    "sampling": _sampling,
 }

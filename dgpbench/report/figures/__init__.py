@@ -31,6 +31,7 @@ KINDS = {
     "frontier": "Accuracy against training seconds",
     "calibration": "Calibration",
     "prior": "One draw from the prior",
+    "intensity": "Intensities of point processes",
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
+from dgpbench.config.schema import NUMBERS
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
@@ -71,7 +72,7 @@ def compare(
             place = _place(row, column, chosen, question, more)
             units_of = [u for u in by_data.get(name, ()) if u.record["config_key"] == keys[column]]
             cells[row.label, column.label] = _cell(question, place, config, keys[column], units_of)
-    classes = any(c["dataset"].get("task", "regression") != "regression" for c in configs.values())
+    classes = any(c["dataset"].get("task", "regression") not in NUMBERS for c in configs.values())
     spec = Spec(
         name="comparison",
         title=chosen.title,
