@@ -150,7 +150,7 @@ def _scaled(
 
 
 def _density(entry: Entry):
-    if entry.kind != "synthetic":
+    if entry.kind != "synthetic" or entry.task != "regression":
         return None
     from dgpbench.data.generated.synthetic import log_density
 

@@ -1,5 +1,5 @@
-"""Effective samples per second of SGPMC, ours beside GPflow's, in turns: the same target, start, sampler, step
-size and trajectory length, on the point processes of Matthews' thesis."""
+"""Effective samples per second of SGPMC, ours beside GPflow's, in turns: the same target, start, sampler,
+step size and trajectory length, on the point processes of Matthews' thesis."""
 
 from __future__ import annotations
 

@@ -72,6 +72,8 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "protocol.stratify": False,
     "protocol.row_number": False,
     "protocol.pixels": "unit",
+    "model.inducing": "kmeans",
+    "model.priors": {},
     "model.latent_dim": 1,
     "model.latent_scale": 1,
     "model.inner_gps": None,
