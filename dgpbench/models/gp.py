@@ -155,7 +155,7 @@ class GPModel:
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """The likelihood's prediction, averaged over the posterior: mixture, probabilities or draws."""
-        predict = partial(prediction.predict, tight=len(self._members) > 1)
+        predict = partial(prediction.predict, members=len(self._members))
         each = self._for_members(predict, samples, seed, self._inputs(X))
         return each[0] if len(each) == 1 else pooled(each)
 
@@ -170,7 +170,7 @@ class GPModel:
             )
         if isinstance(self.model.likelihood, Gaussian):
             return None
-        density = partial(prediction.log_density, tight=len(self._members) > 1)
+        density = partial(prediction.log_density, members=len(self._members))
         return np.concatenate(self._for_members(density, samples, seed, self._inputs(X), Y))
 
     def _for_members(self, function, samples: int, seed: int, *arrays) -> list:

@@ -8,7 +8,7 @@ is smooth enough (latent_curve.py).
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import tensorflow as tf
@@ -32,12 +32,12 @@ def needed_samples(model: DeepGP, samples: int) -> int:
 
 
 def predict(
-    bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int, tight: bool = False
+    bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int, members: int = 1
 ) -> Predictive:
-    """The predictive distribution at the rows of X (N, D); `tight` as in `_in_blocks`."""
+    """The predictive distribution at the rows of X (N, D), one of so many that are pooled."""
     model = bound.model
     S = needed_samples(model, samples)
-    out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed, tight)
+    out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed, members > 1)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
     mean, var = out
@@ -50,12 +50,12 @@ def predict(
     return Predictive(draws=model.likelihood.draw(p, F, rng), rates=rates)
 
 
-def log_density(
-    bound: Bound, prepared: dict, X, Y, samples: int, seed: int, tight: bool = False
-) -> np.ndarray:
+def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int, members: int = 1) -> np.ndarray:
     """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
     S = needed_samples(bound.model, samples)
-    return _in_blocks(_compiled_density, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed, tight)[0]
+    many = max(S, members) >= MANY_SAMPLES
+    compiled = partial(_compiled_density, each_by=FEW_NODES if many else DENSITY_NODES)
+    return _in_blocks(compiled, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed, members > 1)[0]
 
 
 def _in_blocks(
@@ -126,15 +126,14 @@ def _compiled_predict(bound: Bound, samples: int, nodes: int):
 
 
 @lru_cache(maxsize=8)
-def _compiled_density(bound: Bound, samples: int, nodes: int):
-    """log p(y | sample) (S, N) for rows X (N, D), Y (N, P)."""
+def _compiled_density(bound: Bound, samples: int, nodes: int, each_by: int):
+    """log p(y | sample) (S, N) for rows X (N, D), Y (N, P), each by so many nodes."""
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
         mean, var, _, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
         Ys = tf.tile(tf.transpose(Y), (1, samples))
-        few = FEW_NODES if samples >= MANY_SAMPLES else DENSITY_NODES
-        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, few)
+        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, each_by)
         return (tf.reshape(each, (samples, -1)),), doubt
 
     return run

@@ -125,9 +125,9 @@ class Chains(Update):
             if self.precondition:
                 R = tf.linalg.band_part(centre[ROOT], -1, 0)
                 gradients[V] = tf.linalg.matvec(R, gradients[V], transpose_a=True)
-            value = tf.where(inside, value, tf.constant(-np.inf, value.dtype))
+            value = tf.stop_gradient(tf.where(inside, value, tf.constant(-np.inf, value.dtype)))
             slopes = [  # zero in value, the oracle's in gradient
-                tf.reduce_sum(gradients[name] * (part - tf.stop_gradient(part)))
+                tf.reduce_sum(tf.stop_gradient(gradients[name]) * (part - tf.stop_gradient(part)))
                 for name, part in zip(names, parts, strict=True)
             ]
             return value + sum(slopes[1:], slopes[0])
