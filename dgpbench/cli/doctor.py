@@ -162,6 +162,7 @@ def _self_check() -> Iterator[Check]:
     checks = {
         "self-check": ("sparse GP bound", selfcheck.sparse_gp_bounds),
         "self-check of GPflow": ("exact GP evidence", selfcheck.exact_gp_evidence),
+        "self-check of TFP": ("end of a leapfrog trajectory", selfcheck.leapfrog),
     }
     for name, (what, check) in checks.items():
         began = time.perf_counter()

@@ -18,6 +18,7 @@ STUDIES = {
     "scaling": "only step time against batch, M, depth, width, K, and rate and memory against rows",
     "evaluation": "only test rows per second of prediction and of all metrics",
     "posteriors": "only steps of the posteriors that couple layers beside mean field",
+    "sampling": "only effective samples per second of SGPMC beside GPflow's, on coal and pines",
 }
 
 

@@ -66,3 +66,21 @@ def exact_gp_evidence() -> tuple[float, float]:
     fit = (Y.T @ np.linalg.solve(K, Y)).item()
     exact = -0.5 * (N * np.log(2 * np.pi) + np.linalg.slogdet(K)[1] + fit)
     return float(theirs.log_marginal_likelihood()), float(exact)
+
+
+def leapfrog() -> tuple[float, float]:
+    """Place after a trajectory of TensorFlow Probability's HMC in a standard normal, and by powers of the
+    leapfrog map."""
+    from dgpbench.engine.platform import tf  # isort: skip  (before TensorFlow Probability starts TensorFlow)
+    import tensorflow_probability as tfp
+
+    step, count, start = 0.3, 5, 0.7
+    kernel = tfp.mcmc.UncalibratedHamiltonianMonteCarlo(
+        lambda x: -0.5 * tf.square(x), tf.constant(step, tf.float64), count
+    )
+    first = tf.constant(start, tf.float64)
+    end, results = kernel.one_step(first, kernel.bootstrap_results(first), seed=[0, 1])
+    momentum = float(results.initial_momentum[0])
+    once = np.array([[1 - step**2 / 2, step], [-step + step**3 / 4, 1 - step**2 / 2]])
+    exact = np.linalg.matrix_power(once, count) @ [start, momentum]
+    return float(end), float(exact[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dgpbench.config.budget import budget_of, refuses_stop
 from dgpbench.config.inference import check_inference
+from dgpbench.config.priors import check_priors
 from dgpbench.config.protocol import check_split, is_trial
 from dgpbench.config.schema import (
     CLOSED,
@@ -71,6 +72,8 @@ def _model(values: dict) -> dict:
         raise UserError(
             "model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a noise above 0"
         )
+    if "priors" in model:
+        model["priors"] = check_priors(model["priors"])
     if "layer_overrides" in model:
         model["layer_overrides"] = _layer_overrides(model["layer_overrides"], len(model.get("layers", [])))
     return model
@@ -140,6 +143,11 @@ def _relations(cfg: dict) -> None:
         )
     if reason := method.refuses(cfg["model"], cfg["likelihood"]["name"]):
         raise UserError(reason)
+    if cfg["model"].get("priors") and not getattr(method, "takes_priors", False):
+        raise UserError(
+            f"model.priors are for a sampler of hyperparameters, and inference={cfg['inference']['name']} is "
+            "none; use inference=sgpmc or leave them out"
+        )
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
     if reason := refuses_stop(cfg):

@@ -18,7 +18,12 @@ from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
 METHOD = ("inference._target_", "inference.name")  # of every method
-FREE = ("model.layer_overrides", "model.options", "launcher.models")  # fields below which names may be added
+FREE = (
+    "model.layer_overrides",
+    "model.options",
+    "model.priors",
+    "launcher.models",
+)  # fields below which names may be added
 
 
 def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:

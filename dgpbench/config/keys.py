@@ -15,6 +15,8 @@ NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchange
 LATER_DEFAULTS: dict[str, Any] = {
     "dataset.task": "regression",
     "dataset.train_rows": None,
+    "dataset.scaled": True,
+    "dataset.bin_size": None,
     "protocol.evaluate": "test",
     "protocol.latent_samples": 2000,
     "protocol.fixed_test": True,
@@ -31,6 +33,8 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.projection_dim": None,
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
+    "model.inducing": "kmeans",
+    "model.priors": {},
     "model.compat": None,
     "model.per_output": "none",
     "model.start": "config",
@@ -61,12 +65,18 @@ LATER_DEFAULTS: dict[str, Any] = {
     "likelihood.low": -2.0,
     "likelihood.high": 2.0,
     "likelihood.rescale": False,
+    "likelihood.bin_size": None,
 }
 
-DATA_FIELDS = ("name", "task", "train_rows")
+DATA_FIELDS = ("name", "task", "train_rows", "scaled", "bin_size")
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
-DEFAULT_LIKELIHOOD = {"regression": "gaussian", "binary": "bernoulli", "multiclass": "robustmax"}
+DEFAULT_LIKELIHOOD = {  # by task
+    "regression": "gaussian",
+    "binary": "bernoulli",
+    "multiclass": "robustmax",
+    "counts": "poisson",
+}
 
 
 def later_defaults(section: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgpbench.config.schema import NUMBERS
 from dgpbench.errors import UserError
 
 FOR_CLASSES = ("matthews2016",)  # protocols
@@ -14,9 +15,9 @@ def is_trial(cfg: dict) -> bool:
 
 def check_task(protocol: dict, dataset: str, task: str) -> None:
     """UserError if the protocol is not for this task."""
-    if protocol["name"] in FOR_CLASSES and task == "regression":
+    if protocol["name"] in FOR_CLASSES and task in NUMBERS:
         raise UserError(
-            f"protocol={protocol['name']} is for classification and dataset {dataset} is regression; use "
+            f"protocol={protocol['name']} is for classification and the task of {dataset} is {task}; use "
             "protocol=clean, or a dataset with classes"
         )
 

@@ -13,7 +13,8 @@ from dgpbench.config.kernel_names import KernelError, canonical
 from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 
-TASKS = ("regression", "binary", "multiclass")
+TASKS = ("regression", "binary", "multiclass", "counts")
+NUMBERS = ("regression", "counts")  # tasks whose targets are no labels
 SPLIT_RULES = ("shuffle", "published", "fixed_zero", "extrapolate")
 SCALINGS = ("train", "all", "none")
 LAYERS = ("gp", "lv", "linear", "warp", "align")
@@ -139,6 +140,8 @@ MODEL: dict[str, Field] = {
     "projection_dim": COUNT_OR_NULL,
     "projection_scale": POSITIVE,
     "use_inputs": SWITCH,
+    "inducing": _one_of("kmeans", "grid"),
+    "priors": Field(dict),
     "compat": _one_of("released", null=True),
     "start": _one_of("config", "data"),
     "likelihood_variance": POSITIVE,
@@ -152,7 +155,17 @@ GP_REQUIRED = tuple(name for name in MODEL if name not in ("closed_form", "own_t
 REQUIRED = {"dgpbench.models.gp.GPModel": GP_REQUIRED}  # fields that a model must have, by its target
 _WHOLE_MODEL = (
     *("_target_", "name", "layers", "max_width", "likelihood_variance", "jitter", "layer_overrides"),
-    *("output_gps", "projection_dim", "projection_scale", "use_inputs", "compat", "start", "whiten"),
+    *(
+        "output_gps",
+        "projection_dim",
+        "projection_scale",
+        "use_inputs",
+        "compat",
+        "start",
+        "whiten",
+        "inducing",
+        "priors",
+    ),
 )
 PER_LAYER = tuple(name for name in GP_REQUIRED if name not in _WHOLE_MODEL)
 CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly these
@@ -170,7 +183,7 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "name": TEXT,
         "splits": COUNT,
         "split_rule": _one_of(*SPLIT_RULES),
-        "train_fraction": Field(float, above=0, below=1),
+        "train_fraction": RATE,
         "scaling": _one_of(*SCALINGS),
         "validation": Field(float, low=0, below=1),
         "evaluate": _one_of("test", "validation"),
@@ -216,7 +229,7 @@ LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
     "student_t": {"df": POSITIVE, "scale": POSITIVE},
     "beta": {"scale": POSITIVE, "rescale": SWITCH},
     "ordinal": {"sigma": POSITIVE, "low": Field(float), "high": Field(float)},
-    "poisson": {},
+    "poisson": {"bin_size": Field(float, null=True, above=0)},
     "gamma": {"shape": POSITIVE},
 }
 

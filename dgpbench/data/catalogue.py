@@ -117,6 +117,8 @@ class Entry:
     train_rows: int | None = None  # the first so many rows train and the rest test: the set's own division
     row_number: int | None = None  # the column of the source that counts its rows and is no input
     pixel_max: float | None = None  # inputs are pixels from 0 to this
+    scaled: bool = True  # false: inputs are places or times: they are centred and keep their units
+    bin_size: float | None = None  # length or area over which a row counts
     published: dict | None = None
     generator: str | None = None
     settings: dict = field(default_factory=dict)

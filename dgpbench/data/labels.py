@@ -1,4 +1,4 @@
-"""Class labels: any labels of a source as 0 .. C-1, and what is refused because it is no class."""
+"""Class labels and counts: any labels of a source as 0 .. C-1, and what is refused because it is none."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ def code_labels(entry: Entry, data: Data) -> tuple[np.ndarray, list[str]]:
         names = list(entry.classes)
     check_count(entry.name, entry.task, names, len(codes))
     return codes, names
+
+
+def check_counts(dataset: str, Y: np.ndarray) -> None:
+    """UserError if a target is negative or broken, with its row."""
+    bad = np.flatnonzero(~((Y >= 0) & (Y == np.round(Y))).all(1))
+    if len(bad):
+        raise UserError(
+            f"dataset {dataset}: {len(bad)} of {len(Y)} targets are no counts (row {bad[0]}: "
+            f"{Y[bad[0]].ravel()[0]:g}); counts are whole numbers from 0: set dataset.target to their "
+            "column, or dataset.task=regression for a quantity"
+        )
 
 
 def refuse_broken(where: str, values: Iterable[float]) -> None:

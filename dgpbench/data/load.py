@@ -6,10 +6,10 @@ import numpy as np
 
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
-from dgpbench.config.schema import SCALINGS, SPLIT_RULES
+from dgpbench.config.schema import NUMBERS, SCALINGS, SPLIT_RULES
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
-from dgpbench.data.labels import check_training, code_labels
+from dgpbench.data.labels import check_counts, check_training, code_labels
 from dgpbench.data.published import load_published
 from dgpbench.data.published import recipe as published_recipe
 from dgpbench.data.scaling import moments, scale, scale_targets
@@ -37,7 +37,9 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         data = load_data(entry, cfg["paths"], note)
     else:
         data = load_recipe(recipe_for(entry, cfg["paths"], protocol), entry.name, note)
-    Y, classes = (data.Y, []) if entry.task == "regression" else code_labels(entry, data)
+    Y, classes = (data.Y, []) if entry.task in NUMBERS else code_labels(entry, data)
+    if entry.task == "counts":
+        check_counts(entry.name, Y)
     if entry.on_demand:
         from dgpbench.data.generated.on_demand import split_rows
 
@@ -50,6 +52,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     elif rule != "published":
         train_rows = entry.train_rows if own_test(own, protocol) else None
         train, test = _divide(data.X, Y, classes, train_rows, protocol, split)
+    if protocol["train_fraction"] == 1.0 and not len(test):
+        test = np.sort(train)
     if min(len(train), len(test)) < 1:
         raise UserError(
             f"dataset {entry.name} has {len(data.X)} rows: protocol {protocol['name']} leaves {len(train)} "
@@ -120,10 +124,14 @@ def _scaled(
     else:
         found = moments(data.X, scaled_by, "input")
         (x_mean, x_std), constant = scale(found, scaling), found.constant
+        if not entry.scaled:
+            x_std = np.ones_like(x_std)
     y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-    if not classes:
+    if entry.task == "regression":
         y_mean, y_std = scale_targets(Y, scaled_by, scaling, likelihood, seen)
     traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
+    if len(train) and np.array_equal(np.sort(train), np.sort(test)):
+        traps.append("every row trains: the scores are those of the training rows")
     if protocol.get("row_number") and entry.row_number is not None:
         traps.append("the row number is among the inputs: where rows are sorted by class, it tells the class")
     return Split(
@@ -145,11 +153,12 @@ def _scaled(
         traps,
         classes,
         _density(entry),
+        entry.bin_size or 1.0,
     )
 
 
 def _density(entry: Entry):
-    if entry.kind != "synthetic":
+    if entry.kind != "synthetic" or entry.task != "regression":
         return None
     from dgpbench.data.generated.synthetic import log_density
 

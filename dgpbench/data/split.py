@@ -34,6 +34,7 @@ class Split:
     traps: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)  # the labels that codes 0 .. C-1 in Y stand for
     log_density: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # original units
+    bin_size: float = 1.0  # length or area over which a row counts, where the task is counts
 
     @classmethod
     def from_arrays(

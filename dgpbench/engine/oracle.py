@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 
 from dgpbench.engine.platform import tf
 from dgpbench.engine.spec import StepSpec
-from dgpbench.inference.base import Batch, Numerics
+from dgpbench.inference.base import Batch, Bound, Numerics
 from dgpbench.inference.gradients import batch_term, value_and_gradients, whole_term
 
 UPDATE_STREAMS = 1 << 20  # the random streams of updates begin here
@@ -30,8 +32,18 @@ class TrainingOracle:
             d, p = bound.input_dim, bound.target_dim
             self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
+        self._term = self._compiled()
+
+    def _compiled(self):
+        bound = self.spec.bound
         term = whole_term(bound) if bound.whole else _from_rows(batch_term(bound))
-        self._term = tf.function(term, jit_compile=True) if spec.xla else term
+        return tf.function(term, jit_compile=True) if self.spec.xla else term
+
+    def of(self, bound: Bound) -> TrainingOracle:
+        other = copy(self)
+        other.spec = replace(self.spec, bound=bound)
+        other._term = other._compiled()
+        return other
 
     def __call__(
         self,

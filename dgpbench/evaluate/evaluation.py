@@ -12,10 +12,16 @@ import numpy as np
 
 from dgpbench.errors import Diverged, UserError
 from dgpbench.evaluate.classes import ClassScorer
+from dgpbench.evaluate.counts import CountScorer
 from dgpbench.evaluate.metrics import RegressionScorer
 from dgpbench.evaluate.predictive import Predictive
 
-SCORERS = {"regression": RegressionScorer, "binary": ClassScorer, "multiclass": ClassScorer}  # by task
+SCORERS = {  # by task
+    "regression": RegressionScorer,
+    "counts": CountScorer,
+    "binary": ClassScorer,
+    "multiclass": ClassScorer,
+}
 CHUNK_ROWS = 1000
 CHUNK_BYTES = 100e6  # of one array of components or draws: mean and var together stay below 200 MB
 
@@ -88,7 +94,7 @@ def evaluate(
     began, watch = time.perf_counter(), Stopwatch()
     scorer: Any = SCORERS[split.task](split, protocol, seed, len(X), threads)
     samples = protocol["test_samples"]
-    if split.task == "regression":
+    if not split.n_classes:
         size = chunk_rows(samples, protocol["draws"], Y.shape[1])
     else:  # class probabilities are all there is: no draws, no other density
         size, density = chunk_rows(samples, samples, split.n_classes), None

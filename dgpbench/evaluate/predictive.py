@@ -19,7 +19,8 @@ class Predictive:
 
     - mixture: mean, var (S, N, P), Gaussians with the likelihood noise included in var. Equally weighted
       samples; or, with log_weights (S, N), a mixture that is exact as it stands (exp sums to one over S);
-    - draws: draws (S, N, P) of y, for models without a density;
+    - draws: draws (S, N, P) of y, for models without a density; with `rates` (S, N, P), the Poisson rates for
+      a unit of length or area that they come from;
     - probs: probs (N, C), class probabilities.
     """
 
@@ -28,15 +29,20 @@ class Predictive:
     log_weights: Array = None
     draws: Array = None
     probs: Array = None
+    rates: Array = None
 
-    FIELDS: ClassVar[tuple[str, ...]] = ("mean", "var", "log_weights", "draws", "probs")
+    FIELDS: ClassVar[tuple[str, ...]] = ("mean", "var", "log_weights", "draws", "probs", "rates")
+    KINDS: ClassVar[tuple[tuple[str, ...], ...]] = (
+        *(("mean", "var"), ("mean", "var", "log_weights")),
+        *(("draws",), ("draws", "rates"), ("probs",)),
+    )
 
     def __post_init__(self) -> None:
         given = tuple(f for f in self.FIELDS if getattr(self, f) is not None)
-        if given not in (("mean", "var"), ("mean", "var", "log_weights"), ("draws",), ("probs",)):
+        if given not in self.KINDS:
             got = ", ".join(given) or "nothing"
             raise ValueError(
-                f"Predictive takes mean and var (and log_weights), or draws, or probs; got {got}"
+                f"Predictive takes mean and var (and log_weights), or draws (and rates), or probs; got {got}"
             )
         for name in given:
             array = np.asarray(getattr(self, name), dtype=np.float64)
@@ -180,7 +186,8 @@ def pooled(parts: Sequence[Predictive]) -> Predictive:
     if parts[0].probs is not None:
         return Predictive(probs=np.mean([part.probs for part in parts], 0))
     if parts[0].draws is not None:
-        return Predictive(draws=np.concatenate([part.draws for part in parts]))
+        rates = None if parts[0].rates is None else np.concatenate([part.rates for part in parts])
+        return Predictive(draws=np.concatenate([part.draws for part in parts]), rates=rates)
     return Predictive(
         mean=np.concatenate([part.mean for part in parts]), var=np.concatenate([part.var for part in parts])
     )

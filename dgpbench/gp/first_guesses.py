@@ -25,6 +25,15 @@ def kmeans(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
         return kmeans2(subset, start, minit="matrix", iter=10, missing="warn", check_finite=False)[0]
 
 
+def grid(X: np.ndarray, count: int) -> np.ndarray:
+    """An even grid (count, D) over the range of each column of X; ValueError unless count is k^D."""
+    k, D = round(count ** (1.0 / max(X.shape[1], 1))), X.shape[1]
+    if k**D != count or k < 2:
+        raise ValueError(f"{count} points make no grid in {D} dimensions")
+    axes = [np.linspace(low, high, k) for low, high in zip(X.min(0), X.max(0), strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(count, D)
+
+
 def count_inducing(asked: float, rows: int) -> int:
     """Inducing points asked for; a number below 1 is a share of the training rows."""
     return max(1, round(asked * rows)) if asked < 1 else int(asked)

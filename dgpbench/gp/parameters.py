@@ -29,6 +29,17 @@ class Positive:
 
 
 @dataclass(frozen=True)
+class Logarithm:
+    """A positive number by its logarithm: what a sampler moves."""
+
+    def forward(self, raw: tf.Tensor) -> tf.Tensor:
+        return tf.exp(raw)
+
+    def inverse(self, value: np.ndarray) -> np.ndarray:
+        return np.log(value)
+
+
+@dataclass(frozen=True)
 class LowerTriangle:
     """A lower-triangular matrix: anything above the diagonal is cut off."""
 
@@ -39,8 +50,8 @@ class LowerTriangle:
         return value
 
 
-Constraint = Positive | LowerTriangle
-POSITIVE, LOWER = Positive(), LowerTriangle()
+Constraint = Positive | Logarithm | LowerTriangle
+POSITIVE, LOWER, LOG = Positive(), LowerTriangle(), Logarithm()
 NOISE = Positive(1e-6)  # a likelihood's scale: the smallest variance, as in GPflow
 
 

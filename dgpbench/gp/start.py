@@ -51,15 +51,29 @@ class Start:
         self.H = step(self.H)
         self.maps.append(step)
 
-    def inducing(self, M: int) -> np.ndarray:
-        """M points of this layer's input space: centres of the inputs, carried through the layers before."""
+    def inducing(self, M: int, places: str) -> np.ndarray:
+        """M points of this layer's input space: centres or a grid of the inputs, carried through the layers
+        before."""
         if M not in self.centres:
-            make = first_guesses.kmeans if M <= len(self.X) else first_guesses.padded
-            self.centres[M] = make(self.X, M, self.rng)
+            self.centres[M] = self._grid(M) if places == "grid" else self._centres(M)
         Z = self.centres[M].copy()
         for step in self.maps:
             Z = step(Z)
         return Z
+
+    def _centres(self, M: int) -> np.ndarray:
+        make = first_guesses.kmeans if M <= len(self.X) else first_guesses.padded
+        return make(self.X, M, self.rng)
+
+    def _grid(self, M: int) -> np.ndarray:
+        try:
+            return first_guesses.grid(self.X, M)
+        except ValueError as error:
+            D = self.X.shape[1]
+            raise UserError(
+                f"model.inducing=grid: {error}; set model.num_inducing to k^{D}, such as {5**D}, or "
+                "use kmeans"
+            ) from None
 
 
 def build(
@@ -127,7 +141,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     if own != "none":
         _check_stackable(kernel)
         initial = {name: _each(v, outputs) for name, v in initial.items()}
-    Z = start.inducing(M)
+    Z = start.inducing(M, settings["inducing"])
     start.values |= {f"layer{i}/kernel/{name}": v for name, v in initial.items()}
     start.values |= {
         f"layer{i}/Z": _each(Z, outputs) if own == "all" else Z,

@@ -74,17 +74,9 @@ class Bound:
         """Entries of `terms` for each row."""
         return self.samples
 
-    @property
-    def noise_dim(self) -> int:
-        return self.model.noise_dim
-
-    @property
-    def input_dim(self) -> int:
-        return self.model.input_dim
-
-    @property
-    def target_dim(self) -> int:
-        return self.model.target_dim
+    noise_dim = property(lambda self: self.model.noise_dim)
+    input_dim = property(lambda self: self.model.input_dim)
+    target_dim = property(lambda self: self.model.target_dim)
 
     @property
     def tallest(self) -> int:
@@ -222,6 +214,9 @@ class Oracle(Protocol):
     def full_batch(self, step) -> Batch:
         """All training rows."""
 
+    def of(self, bound: Bound) -> Oracle:
+        """The same variables under another bound, for an update in phases."""
+
     def key(self, batch: Batch, stream: int) -> tf.Tensor:
         """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""
 
@@ -250,6 +245,10 @@ class Update:
         """Kept draws of raw parameters (draws, *shape) after so many steps; none: values are the result."""
         return {}
 
+    def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
+        """Facts for the record's checks, such as how well chains mix."""
+        return {}
+
 
 # ---- a method -------------------------------------------------------------------------------------------
 
@@ -263,6 +262,7 @@ class Method:
 
     fields: ClassVar[Mapping[str, Field]] = {}
     direct_q: ClassVar[bool] = False  # whether it takes model.whiten=false
+    takes_priors: ClassVar[bool] = False  # whether `model.priors` mean anything to it
 
     def __init__(self, cfg: Mapping[str, Any]):
         self.cfg = cfg

@@ -30,7 +30,8 @@ class Model(Protocol):
     latent variables and take protocol.latent_samples; `discrete = True`, where y takes separate values and a
     KDE means nothing; `log_density(X, Y, samples, seed)`, the logs of terms (S, N) whose mean is p(y | x),
     where a model can do better than what `predict` gives; `tasks`, those it is for (regression, binary,
-    multiclass), where it is not for all; `keeps_rows = True`, where training rows are among the parameters.
+    multiclass, counts), where they are not the first three; `keeps_rows = True`, where training rows
+    are among the parameters.
     """
 
     def fit(self, split: Split, run) -> object | None:
@@ -81,10 +82,11 @@ def _built(kind: type, target: str, cfg: dict) -> Model:
 
 def check_task(model: Model, name: str, split: Split) -> None:
     """UserError where a model says that the split's task is not its own."""
-    tasks = getattr(model, "tasks", None)
-    if tasks is None or split.task in tasks:
+    tasks = getattr(model, "tasks", ("regression", "binary", "multiclass"))
+    if split.task in tasks:
         return
-    better = "linear, knn, sgp or dgp2" if split.task == "regression" else "logistic, knn, sgp or dgp2"
+    better = {"regression": "linear, knn, sgp or dgp2", "counts": "sgp or dgp2"}
+    better = better.get(split.task, "logistic, knn, sgp or dgp2")
     raise UserError(
         f"model {name} is for {' and '.join(tasks)}; dataset {split.dataset} is {split.task}: use "
         f"model={better}, or another dataset"

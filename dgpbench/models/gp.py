@@ -36,6 +36,8 @@ JITTER = {"float64": 1e-6, "mixed": 1e-6, "float32": 1e-5}
 class GPModel:
     """Sparse and deep GPs, with or without latent variables, by any method of inference/."""
 
+    tasks = ("regression", "binary", "multiclass", "counts")
+
     def __init__(self, cfg: dict):
         self.cfg = cfg
         self.method: Method = create_method(cfg)
@@ -134,6 +136,7 @@ class GPModel:
         X, Y = split.take_train(np.arange(min(split.n_train, CHECK_ROWS)))
         columns = tf.constant(self._inputs(X).T), tf.constant(Y.T)
         result.checks, notes = self.bound.checks(self._members[0], *columns, run.seed)
+        result.checks = result.checks | trainer.facts(result.steps)
         for note in notes:
             run.note(note)
         return result
@@ -162,7 +165,8 @@ class GPModel:
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """The likelihood's prediction, averaged over the posterior: mixture, probabilities or draws."""
-        each = self._for_members(prediction.predict, samples, seed, self._inputs(X))
+        predict = partial(prediction.predict, members=len(self._members))
+        each = self._for_members(predict, samples, seed, self._inputs(X))
         return each[0] if len(each) == 1 else pooled(each)
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
@@ -176,7 +180,8 @@ class GPModel:
             )
         if isinstance(self.model.likelihood, Gaussian):
             return None
-        return np.concatenate(self._for_members(prediction.log_density, samples, seed, self._inputs(X), Y))
+        density = partial(prediction.log_density, members=len(self._members))
+        return np.concatenate(self._for_members(density, samples, seed, self._inputs(X), Y))
 
     def _for_members(self, function, samples: int, seed: int, *arrays) -> list:
         """function(bound, prepared, *arrays, samples, seed) of each member, the samples shared out evenly."""

@@ -8,7 +8,7 @@ is smooth enough (latent_curve.py).
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,7 @@ from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp.deep_gp import DeepGP, mixed_outputs
 from dgpbench.gp.likelihoods import Gaussian
 from dgpbench.gp.likelihoods.base import DENSITY_NODES
+from dgpbench.gp.likelihoods.discrete import Poisson
 from dgpbench.inference.base import Bound
 from dgpbench.models import latent_curve
 
@@ -30,11 +31,13 @@ def needed_samples(model: DeepGP, samples: int) -> int:
     return samples if model.noise_dim or model.layers[-1].mixed else 1
 
 
-def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int) -> Predictive:
-    """The predictive distribution at the rows of X (N, D)."""
+def predict(
+    bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int, members: int = 1
+) -> Predictive:
+    """The predictive distribution at the rows of X (N, D), one of so many that are pooled."""
     model = bound.model
     S = needed_samples(model, samples)
-    out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed)
+    out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed, members > 1)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
     mean, var = out
@@ -43,20 +46,26 @@ def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int
     rng = np.random.default_rng((seed, 1))
     F = mean + np.sqrt(np.maximum(var, 0.0)) * rng.standard_normal((samples, *mean.shape[1:]))
     p = {name: value.numpy() for name, value in prepared["likelihood"].items()}
-    return Predictive(draws=model.likelihood.draw(p, F, rng))
+    rates = np.exp(F) if isinstance(model.likelihood, Poisson) else None
+    return Predictive(draws=model.likelihood.draw(p, F, rng), rates=rates)
 
 
-def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
+def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int, members: int = 1) -> np.ndarray:
     """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
     S = needed_samples(bound.model, samples)
-    return _in_blocks(_compiled_density, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
+    many = max(S, members) >= MANY_SAMPLES
+    compiled = partial(_compiled_density, each_by=FEW_NODES if many else DENSITY_NODES)
+    return _in_blocks(compiled, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed, members > 1)[0]
 
 
 def _in_blocks(
-    compiled, bound: Bound, S: int, prepared: dict, arrays, rows: int, seed: int
+    compiled, bound: Bound, S: int, prepared: dict, arrays, rows: int, seed: int, tight: bool
 ) -> list[np.ndarray]:
-    """The outputs (S, N, ...) of a compiled function of equally large blocks of rows."""
+    """The outputs (S, N, ...) of a compiled function of equally large blocks of rows, of no more than there
+    are where `tight` and without noise, which depends on the size."""
     rows, N, parts = max(1, rows), len(arrays[0]), []
+    if tight and not bound.model.noise_dim:
+        rows = min(rows, N)
     curves = latent_curve.NODES if latent_curve.possible(bound) and S > max(latent_curve.NODES) else ()
     ways = latent_curve.Ways((*curves, 0))
     for block, start in enumerate(range(0, N, rows)):
@@ -117,15 +126,14 @@ def _compiled_predict(bound: Bound, samples: int, nodes: int):
 
 
 @lru_cache(maxsize=8)
-def _compiled_density(bound: Bound, samples: int, nodes: int):
-    """log p(y | sample) (S, N) for rows X (N, D), Y (N, P)."""
+def _compiled_density(bound: Bound, samples: int, nodes: int, each_by: int):
+    """log p(y | sample) (S, N) for rows X (N, D), Y (N, P), each by so many nodes."""
 
     @tf.function(reduce_retracing=True)
     def run(prepared, X, Y, seed):
         mean, var, _, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
         Ys = tf.tile(tf.transpose(Y), (1, samples))
-        few = FEW_NODES if samples >= MANY_SAMPLES else DENSITY_NODES
-        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, few)
+        each = bound.model.likelihood.log_density(prepared["likelihood"], mean, var, Ys, each_by)
         return (tf.reshape(each, (samples, -1)),), doubt
 
     return run

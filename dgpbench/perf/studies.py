@@ -145,10 +145,20 @@ def _posteriors(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
     return Findings({"methods": rows}, rows, [posteriors.table(rows)])
 
 
+def _sampling(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
+    from dgpbench.perf import sampling
+
+    cases = select(args.cases, list(sampling.CASES), "case")
+    systems = select(args.systems, list(sampling.SYSTEMS), "system")
+    rows = sampling.measure(cases, systems, args.rounds or 10, int(args.seconds or 100), note)
+    return Findings({"rows": rows}, rows, [sampling.table(rows)])
+
+
 STUDIES: dict[str, Callable[[argparse.Namespace, Path, Note], Findings]] = {
     "time-to-accuracy": lambda args, folder, note: _accuracy(args, folder, note, choice=False),
     "choice": lambda args, folder, note: _accuracy(args, folder, note, choice=True),
     "scaling": _scaling,
     "evaluation": _evaluation,
     "posteriors": _posteriors,
+    "sampling": _sampling,
 }

@@ -16,7 +16,8 @@ def test_self_check_and_exit_code(tmp_path):
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[-1] == "all well", done.stdout
     assert any(line.startswith("ok      self-check  ") for line in lines) and list(tmp_path.iterdir()) == []
-    assert any(line.startswith("ok      self-check of GPflow") for line in lines)
+    for package in ("GPflow", "TFP"):
+        assert any(line.startswith(f"ok      self-check of {package}") for line in lines)
 
 
 def test_broken_parts_are_found(monkeypatch, tmp_path, capsys):
@@ -37,7 +38,8 @@ def test_a_wrong_number_is_found(monkeypatch):
 
     monkeypatch.setattr(selfcheck, "sparse_gp_bounds", lambda: (-150.0, -150.001))
     monkeypatch.setattr(selfcheck, "exact_gp_evidence", lambda: (-20.0, -20.0000001))
-    assert findings(doctor._self_check) == [("BROKEN", "self-check"), ("ok", "self-check of GPflow")]
+    others = [("ok", "self-check of GPflow"), ("ok", "self-check of TFP")]
+    assert findings(doctor._self_check) == [("BROKEN", "self-check"), *others]
 
 
 def test_products_with_ten_bits_are_found(monkeypatch):

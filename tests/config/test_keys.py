@@ -73,6 +73,8 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "protocol.row_number": False,
     "protocol.pixels": "unit",
     "protocol.layer_variances": False,
+    "model.inducing": "kmeans",
+    "model.priors": {},
     "model.latent_dim": 1,
     "model.latent_scale": 1,
     "model.inner_gps": None,

@@ -103,7 +103,16 @@ def arm8_log_density(X: np.ndarray, Y: np.ndarray, noise: float) -> np.ndarray:
     return gauss(Y[:, 0], arm_distance(X), noise)
 
 
+def gaussians3_draw(random: np.random.RandomState, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Label 0, 1 or 2 with equal chance; x ~ N(centre, noise^2 I), the centres evenly on the unit circle."""
+    label = random.randint(0, 3, (n, 1))
+    turn = 2 * np.pi * label / 3
+    x = np.hstack([np.sin(turn), np.cos(turn)]) + noise * random.standard_normal((n, 2))
+    return np.round(x, 6), label.astype(float)
+
+
 DRAW = {
+    "gaussians3": gaussians3_draw,
     "bimodal": bimodal_draw,
     "heteroscedastic": heteroscedastic_draw,
     "step": step_draw,

@@ -12,6 +12,7 @@ import numpy as np
 
 from dgpbench.data.readers.airline import read_airline
 from dgpbench.data.readers.archives import bounded_zip, read_idx, read_libsvm, read_zip_text, unpacking
+from dgpbench.data.readers.events import read_events
 from dgpbench.data.readers.text import line_chunks, open_text, split_fields, text_chunks
 from dgpbench.errors import UserError
 
@@ -156,6 +157,7 @@ READERS = {  # of one file at a time
     "nytaxi": read_nytaxi,
     "zip_text": read_zip_text,
     "libsvm": read_libsvm,
+    "events": read_events,
 }
 TOGETHER = {"idx": read_idx, "airline": read_airline}  # of all files of a source at once
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dgpbench.config.schema import NUMBERS
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.readers.text import DECIMAL_COMMA, bounded_lines, open_text, split_fields, text_chunks
@@ -45,7 +46,7 @@ def file_of(entry: Entry) -> tuple[Path, dict]:
         "target": entry.target,
         "header": entry.settings.get("header", "auto"),
         "drop": list(entry.settings.get("drop") or []),
-        "classes": entry.task != "regression",
+        "classes": entry.task not in NUMBERS,
     }
     return _existing(entry), options
 

@@ -35,7 +35,7 @@ def choose(cfg: dict, split) -> Likelihood:
             f"use likelihood=auto or one of: {fitting}"
         )
     levels = round(float(np.max((split.Y - split.y_mean) / split.y_std))) + 1 if name == "ordinal" else 0
-    likelihood = _create(cfg, name, classes=split.n_classes, levels=levels)
+    likelihood = _create(cfg, name, classes=split.n_classes, levels=levels, bin_size=split.bin_size)
     if cfg["model"].get("output_gps") and isinstance(likelihood, MultiClass):
         raise UserError(
             f"model.output_gps mixes GPs to outputs that are correlated; likelihood={name} needs them "
@@ -54,12 +54,15 @@ def from_values(cfg: dict, values: dict[str, np.ndarray]) -> Likelihood:
 def of_size(cfg: dict, gps: int, own: Mapping[str, np.ndarray]) -> Likelihood:
     """The likelihood over so many GPs that has the parameters `own`."""
     task = "regression" if "variance" in own else "binary" if gps == 1 else "multiclass"
+    task = "counts" if "bin_size" in own else task
     levels = len(own["edges"]) + 1 if "edges" in own else 0
-    return _create(cfg, likelihood_name(cfg, task), classes=gps, levels=levels)
+    bin_size = float(own.get("bin_size", 1.0))
+    return _create(cfg, likelihood_name(cfg, task), classes=gps, levels=levels, bin_size=bin_size)
 
 
-def _create(cfg: dict, name: str, classes: int, levels: int) -> Likelihood:
+def _create(cfg: dict, name: str, classes: int, levels: int, bin_size: float) -> Likelihood:
     known = likelihood_settings(cfg) | {"classes": classes, "levels": levels}
+    known["bin_size"] = known["bin_size"] or bin_size
     known["variance"] = cfg["model"]["likelihood_variance"]
     kind = LIKELIHOODS[name]
     return kind(**{field.name: known[field.name] for field in fields(kind)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,22 +59,30 @@ class BernoulliLogit(Likelihood):
 
 @dataclass(frozen=True)
 class Poisson(Likelihood):
-    """Counts y of rate exp(f). Expectation in closed form."""
+    """Counts y of rate b exp(f), b the size of a bin. Expectation in closed form."""
 
+    bin_size: float = 1.0
     name = "poisson"
+    tasks = ("regression", "counts")
+    fixed = ("bin_size",)
     discrete = True
+
+    def initial(self) -> dict[str, np.ndarray]:
+        return {"bin_size": np.asarray(float(self.bin_size))}
 
     def encode(self, Y) -> tf.Tensor:
         return tf.math.log1p(Y)
 
     def log_prob(self, p, F, Y) -> tf.Tensor:
+        F = F + math.log(self.bin_size)
         return Y * F - tf.exp(F) - tf.math.lgamma(Y + 1.0)
 
     def variational_expectations(self, p, mean, var, Y, noise=None) -> tf.Tensor:
+        mean = mean + math.log(self.bin_size)
         return tf.reduce_sum(Y * mean - tf.exp(mean + 0.5 * var) - tf.math.lgamma(Y + 1.0), 0)
 
     def draw(self, p, F, rng) -> np.ndarray:
-        return rng.poisson(np.minimum(np.exp(F), 2.0**62)).astype(np.float64)
+        return rng.poisson(np.minimum(self.bin_size * np.exp(F), 2.0**62)).astype(np.float64)
 
 
 @dataclass(frozen=True)

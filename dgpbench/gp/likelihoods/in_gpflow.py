@@ -11,7 +11,7 @@ import tensorflow as tf
 from dgpbench.errors import UserError
 from dgpbench.gp.likelihoods.base import Likelihood, phi
 from dgpbench.gp.likelihoods.continuous import StudentT
-from dgpbench.gp.likelihoods.discrete import Bernoulli
+from dgpbench.gp.likelihoods.discrete import Bernoulli, Poisson
 from dgpbench.gp.likelihoods.multiclass import RobustMax
 from dgpbench.gp.parameters import NOISE
 
@@ -41,8 +41,10 @@ def to_gpflow(likelihood: Likelihood, values: Mapping[str, np.ndarray]) -> Any:
         return their.Beta(tf.sigmoid, own["scale"])
     if likelihood.name == "bernoulli_logit":
         return their.Bernoulli(tf.sigmoid)
+    if isinstance(likelihood, Poisson):
+        return their.Poisson(binsize=likelihood.bin_size)
     if likelihood.name in NAMES:
-        kind = {"gaussian": their.Gaussian, "gamma": their.Gamma, "poisson": their.Poisson}[likelihood.name]
+        kind = {"gaussian": their.Gaussian, "gamma": their.Gamma}[likelihood.name]
         return kind(**own)
     raise UserError(
         f"likelihood {likelihood.name} has no exact counterpart in GPflow; use one of {', '.join(NAMES)}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
+from dgpbench.config.schema import NUMBERS
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
@@ -77,7 +78,7 @@ def compare(
     labels = [column.label for column in columns]
     if tuned:
         labels = _add_refits(question, labels, cells, configs, by_data)
-    classes = any(c["dataset"].get("task", "regression") != "regression" for c in configs.values())
+    classes = any(c["dataset"].get("task", "regression") not in NUMBERS for c in configs.values())
     spec = Spec(
         name="comparison",
         title=chosen.title,

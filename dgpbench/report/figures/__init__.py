@@ -33,6 +33,7 @@ KINDS = {
     "prior": "One draw from the prior",
     "functions": "Draws of each layer's function",
     "collapse": "Output variance of a GP with a noisy input",
+    "intensity": "Intensities of point processes",
 }
 
 

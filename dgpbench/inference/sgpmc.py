@@ -1,0 +1,185 @@
+"""Variational MCMC for sparse GPs (Matthews' thesis, chapter 5; Hensman et al. 2015).
+
+The best free-form q(v, theta) of the whitened inducing outputs v and the hyperparameters theta is known up to
+its constant (5.26):
+    log q(v, theta) = log p(theta) + log N(v; 0, I) + sum_n E_{f_n | v, theta} log p(y_n | f_n) + const.
+`LogPosterior` is that density, theta in log space with its Jacobian; updates/chains.py samples it. The recipe
+of 5.5: fit the Gaussian approximation, `Fit`, then hold Z and start the chains at draws of q(u).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field
+from dgpbench.errors import UserError
+from dgpbench.inference.base import Bound, Method, Numerics, Update
+from dgpbench.inference.lazy import lazy
+from dgpbench.inference.sghmc import LogJoint
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
+    from dgpbench.gp import deep_gp, parameters
+    from dgpbench.gp.deep_gp import DeepGP
+else:
+    tf, deep_gp = lazy("tensorflow"), lazy("dgpbench.gp.deep_gp")
+    parameters = lazy("dgpbench.gp.parameters")
+
+Prior = tuple[str, tuple[float, ...]]  # family and arguments
+HYPER = -1  # key of the hyperparameters' part among the penalties of layers
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+def log_prior(prior: Prior, t: tf.Tensor) -> tf.Tensor:
+    """log density of t = log theta, summed over its entries: that of theta times the Jacobian theta."""
+    family, arguments = prior
+    t, more = tf.identity(t), tf.identity(t)
+    if family == "lognormal":
+        location, scale = arguments
+        each = -0.5 * (tf.square((t - location) / scale) + LOG_2PI) - math.log(scale)
+    elif family == "half_normal":
+        (scale,) = arguments
+        each = t - tf.exp(2.0 * more) / (2.0 * scale**2) + 0.5 * math.log(2.0 / math.pi) - math.log(scale)
+    else:
+        shape, rate = arguments
+        sign = 1.0 if family == "gamma" else -1.0  # theta of an inverse gamma: 1 / theta is gamma
+        each = sign * shape * t - rate * tf.exp(sign * more) + shape * math.log(rate) - math.lgamma(shape)
+    return tf.reduce_sum(each)
+
+
+@dataclass(frozen=True)
+class LogPosterior(LogJoint):
+    """log p(theta) + log N(v; 0, I) + sum_n E log p(y_n | f_n), a density of v and log theta."""
+
+    priors: tuple[tuple[str, Prior], ...] = ()  # by parameter
+
+    def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """As they come: q_sqrt is that of the Gaussian approximation."""
+        return values
+
+    def constraints(self) -> dict:
+        return super().constraints() | {name: parameters.LOG for name, _ in self.priors}
+
+    def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
+        v = values["layer0/q_mu"]
+        normal = {0: 0.5 * (tf.reduce_sum(tf.square(v)) + tf.cast(tf.size(v), v.dtype) * LOG_2PI)}
+        return normal | _hyper(self.priors, values)
+
+
+@dataclass(frozen=True)
+class Fit(Bound):
+    """The Gaussian approximation: the evidence lower bound plus log p(theta), in the same coordinates."""
+
+    priors: tuple[tuple[str, Prior], ...] = ()
+
+    def constraints(self) -> dict:
+        return super().constraints() | {name: parameters.LOG for name, _ in self.priors}
+
+    def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
+        return deep_gp.expected_log_likelihood(self.model, prepared, X, Y, noise)[0]
+
+    def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
+        return super().penalty(values, prepared, numerics) | _hyper(self.priors, values)
+
+
+def _hyper(priors: tuple[tuple[str, Prior], ...], values) -> dict[int, tf.Tensor]:
+    """-log p(theta) of log theta."""
+    each = [log_prior(prior, tf.math.log(values[name])) for name, prior in priors]
+    return {HYPER: -sum(each[1:], each[0])} if each else {}
+
+
+class SGPMC(Method):
+    takes_priors = True
+    fields = {
+        "sampler": Field(str, choices=("hmc", "nuts")),
+        "step": POSITIVE,
+        "accept": Field(float, null=True, above=0, below=1),
+        "leapfrog": COUNT,
+        "depth": Field(int, low=1, high=12),
+        "precondition": SWITCH,
+        "chains": COUNT,
+        "start.steps": COUNT,
+        "start.learning_rate": POSITIVE,
+        "start.gamma": RATE,
+        "start.inducing": Field(str, choices=("trained", "fixed")),
+        "burn_in": COUNT,
+        "thinning": COUNT,
+        "kept": COUNT,
+    }
+
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        if "layers" not in model:
+            return None
+        if model["layers"] != ["gp"] or model.get("output_gps"):
+            return (
+                f"inference=sgpmc is for one GP layer, and model={model['name']} is none; use model=sgp, or "
+                "inference=sghmc for deep GPs"
+            )
+        if likelihood == "softmax":
+            return "likelihood=softmax has no exact expectation for inference=sgpmc; use likelihood=robustmax"
+        if self.cfg["precision"] == "float32":
+            return "inference=sgpmc accepts by differences of log densities; use precision=mixed or float64"
+        return self._budget()
+
+    def _budget(self) -> str | None:
+        s, steps, start = self.settings, self.cfg["budget"]["steps"], self.settings["start"]["steps"]
+        if steps is None:
+            return "inference=sgpmc counts its burn-in in steps; set budget.steps"
+        least = start + s["burn_in"] + s["thinning"]
+        if steps < least:
+            return (
+                f"budget.steps={steps} leaves no sample behind inference.start.steps={start} and "
+                f"inference.burn_in={s['burn_in']} at inference.thinning={s['thinning']}; set budget.steps "
+                f"to at least {least}, or shorten them"
+            )
+        return None
+
+    def bound(self, model: DeepGP) -> LogPosterior:
+        return LogPosterior(model, priors=priors_of(self.cfg["model"].get("priors", {}), model))
+
+    def update(self, bound: Bound) -> Update:
+        from dgpbench.inference.updates.chains import Chains
+        from dgpbench.inference.updates.natural import NaturalAdam
+
+        assert isinstance(bound, LogPosterior)
+        s = self.settings
+        same = ("sampler", "leapfrog", "depth", "precondition", "chains", "burn_in", "thinning", "kept")
+        return Chains(
+            fit=Fit(bound.model, priors=bound.priors),
+            start=NaturalAdam(bound.model, bound.model.gps, "natural"),
+            start_steps=s["start"]["steps"],
+            held=("layer0/Z",) if s["start"]["inducing"] == "fixed" else (),
+            adapt=s["accept"] is not None,
+            sampled=("layer0/q_mu", *(name for name, _ in bound.priors)),
+            **{name: s[name] for name in same},
+        )
+
+    def rates(self) -> dict[str, float]:
+        s = self.settings
+        adam = {"learning_rate": float(s["start"]["learning_rate"]), "lr_decay": 1.0}
+        adam |= {"lr_decay_steps": 1.0, "lr_staircase": 1.0}
+        natural = {"gamma": float(s["start"]["gamma"]), "gamma_initial": 1e-3, "gamma_ramp": 50.0}
+        natural |= {"gamma_decay": 1.0, "gamma_decay_steps": 1.0}
+        return adam | natural | {"step": float(s["step"]), "accept": float(s["accept"] or 0.8)}
+
+
+def priors_of(priors: Mapping[str, list], model: DeepGP) -> tuple[tuple[str, Prior], ...]:
+    """Priors of a config by parameter; UserError for one that the model has no parameter for."""
+    known = [name for name, constraint in model.constraints().items() if constraint != parameters.LOWER]
+    belongs = {
+        "lengthscale": lambda name: name.endswith("/lengthscales"),
+        "kernel_variance": lambda name: "/kernel/" in name and name.endswith("/variance"),
+        "likelihood_variance": lambda name: name == "likelihood/variance",
+    }
+    out = []
+    for field, (family, *arguments) in priors.items():
+        names = [name for name in known if belongs[field](name)]
+        if not names:
+            raise UserError(f"model.priors.{field}: this kernel and likelihood have no such parameter")
+        out += [(name, (family, tuple(arguments))) for name in names]
+    return tuple(out)
