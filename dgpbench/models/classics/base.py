@@ -101,10 +101,6 @@ class Classic(ABC):
         self.load_parameters(values | below("likelihood", trained) | self.own_values())
         return {"evidence_kind": self.evidence_kind} | result
 
-    def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        mean, var = self.moments(X)
-        return Predictive(mean=mean[None], var=var[None] + self.values["likelihood/variance"])
-
     def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance (N, P) of f at the rows of X."""
         rows = max(1, BLOCK // len(self.values["X"]))
@@ -113,6 +109,38 @@ class Classic(ABC):
         mean, var = (np.concatenate([a.numpy() for a in column]) for column in zip(*parts, strict=True))
         return mean, var
 
+    # ---- prediction as the likelihood asks -----------------------------------------------------------
+
+    @property
+    def likelihood(self) -> likelihoods.Likelihood:
+        return likelihoods.of_size(self.cfg, self.gps(), scope(self.values, "likelihood"))
+
+    @property
+    def discrete(self) -> bool:
+        """Whether y takes separate values."""
+        return bool(self.values) and self.likelihood.discrete
+
+    def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
+        likelihood, p = self.likelihood, scope(self.values, "likelihood")
+        mean, var = self.moments(X)
+        if isinstance(likelihood, likelihoods.Gaussian):
+            return Predictive(mean=mean[None], var=var[None] + p["variance"])
+        if hasattr(likelihood, "probs"):
+            return Predictive(probs=likelihood.probs(p, tf.constant(mean.T), tf.constant(var.T)).numpy().T)
+        rng = np.random.default_rng((seed, 1))
+        F = mean + np.sqrt(np.maximum(var, 0.0)) * rng.standard_normal((samples, *mean.shape))
+        return Predictive(draws=likelihood.draw(p, F, rng))
+
+    def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
+        """log p(y | x) (1, N) by quadrature; None where `predict` has it."""
+        if isinstance(self.likelihood, likelihoods.Gaussian) or hasattr(self.likelihood, "probs"):
+            return None
+        mean, var, y = (tf.constant(a.T) for a in (*self.moments(X), Y))
+        p = {name: tf.constant(v) for name, v in scope(self.values, "likelihood").items()}
+        return self.likelihood.log_density(p, mean, var, y).numpy()[None]
+
+    # ---- parameters ---------------------------------------------------------------------------------------
+
     def parameters(self) -> dict[str, np.ndarray]:
         return self.values
 
@@ -120,9 +148,8 @@ class Classic(ABC):
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
         kernel = to_gpflow(self._kernel(self.values["X"].shape[1]), scope(self.values, "kernel"))
         own = scope(self.values, "likelihood")
-        likelihood = likelihoods.of_size(self.cfg, self.gps(), own)
         with tf.device(self.device):
-            self.model = self.build(kernel, in_gpflow.to_gpflow(likelihood, own), self.values)
+            self.model = self.build(kernel, in_gpflow.to_gpflow(self.likelihood, own), self.values)
 
     def gps(self) -> int:
         """Functions of the fitted model."""
