@@ -107,10 +107,16 @@ class Trainer:
 
     def draws(self, steps: int) -> dict[str, np.ndarray]:
         """Constrained draws (draws, *shape) that the update kept in so many steps; empty if it keeps none."""
-        slots = {name: v.numpy() for name, v in self.oracle.slots.items()}
-        raw = self.spec.update.draws(slots, steps)
+        raw = self.spec.update.draws(self._slots(), steps)
         constraints = self.spec.bound.constraints()
         return {name: v.numpy() for name, v in constrain(_tensors(raw), constraints).items()}
+
+    def facts(self, steps: int) -> dict[str, dict[str, float]]:
+        """What the update has to tell of so many steps."""
+        return self.spec.update.facts(self._slots(), steps)
+
+    def _slots(self) -> dict[str, np.ndarray]:
+        return {name: v.numpy() for name, v in self.oracle.slots.items()}
 
     # ---- blocks of steps -----------------------------------------------------------------------------
 

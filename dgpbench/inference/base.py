@@ -240,12 +240,20 @@ class Update:
         """Advance raw values and slots in place; the objective, and how often a step was refused."""
         raise NotImplementedError
 
+    def note(self) -> str:
+        """What a user should know before the first step; empty where there is nothing."""
+        return ""
+
     def incomplete(self, steps: int) -> str | None:
         """Why training that ended after so many steps has no result; None where it has."""
         return None
 
     def draws(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, np.ndarray]:
         """Kept draws of raw parameters (draws, *shape) after so many steps; none: values are the result."""
+        return {}
+
+    def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
+        """Facts about the steps for the record's checks, by name, such as how well chains mix."""
         return {}
 
 

@@ -97,6 +97,8 @@ class GPModel:
                 f"{update.needs_all_rows} needs all training rows in each step and in memory; set "
                 f"inference.batch={split.n_train}"
             )
+        if note := update.note():
+            run.note(note)
         spec = step_spec(cfg, self.bound, update, raw, fixed, batches.batch, full, self.threads, self.device)
         trainer = get_trainer(spec)
         trainer.reset(
@@ -124,6 +126,7 @@ class GPModel:
         X, Y = split.take_train(np.arange(min(split.n_train, CHECK_ROWS)))
         columns = tf.constant(self._inputs(X).T), tf.constant(Y.T)
         result.checks, notes = self.bound.checks(self._members[0], *columns, run.seed)
+        result.checks = result.checks | trainer.facts(result.steps)
         for note in notes:
             run.note(note)
         return result

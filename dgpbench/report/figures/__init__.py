@@ -31,6 +31,15 @@ KINDS = {
     "frontier": "Accuracy against training seconds",
     "calibration": "Calibration",
     "prior": "One draw from the prior",
+    "kernel_draws": "Draws from two Gaussian processes",
+    "exact": "Exact regression",
+    "two_latents": "Variational approximations",
+    "growing": "Growing numbers of inducing points",
+    "departure": "VFE and FITC from the exact posterior",
+    "augmented": "Two KL divergences",
+    "budgets": "Hold-out metrics against training time",
+    "boundaries": "Decision boundaries",
+    "images": "Inducing images",
 }
 
 
@@ -46,6 +55,7 @@ class FigureSpec:
     panel: str = "dataset"
     strip: str = ""  # what the names of a figure's experiments share in front of that of the method
     records: bool = True  # false: drawn from the model alone
+    asked: bool = False  # drawn if asked for by name only: it trains, for up to some minutes
 
 
 @lru_cache(maxsize=1)
