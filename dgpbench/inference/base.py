@@ -237,6 +237,10 @@ class Update:
         """Advance raw values and slots in place; the objective, and how often a step was refused."""
         raise NotImplementedError
 
+    def note(self) -> str:
+        """What a user should know before the first step; empty where there is nothing."""
+        return ""
+
     def incomplete(self, steps: int) -> str | None:
         """Why training that ended after so many steps has no result; None where it has."""
         return None
@@ -246,7 +250,7 @@ class Update:
         return {}
 
     def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
-        """Facts for the record's checks, such as how well chains mix."""
+        """Facts about the steps for the record's checks, by name, such as how well chains mix."""
         return {}
 
 

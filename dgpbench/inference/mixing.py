@@ -1,4 +1,4 @@
-"""How well chains mix: effective samples and the potential scale reduction, by TensorFlow Probability."""
+"""How well chains mix: effective samples, by TensorFlow Probability, and split R-hat."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def effective_samples(chains: np.ndarray) -> np.ndarray:
 
 
 def split_rhat(chains: np.ndarray) -> np.ndarray:
-    """Split R-hat (...) of chains (C, S, ...): 1 where halves of chains are alike."""
-    import tensorflow as tf
-    import tensorflow_probability as tfp
-
+    """Split R-hat (...) of chains (C, S, ...): 1 where halves of chains are alike. The usual root of a ratio of
+    variances; TensorFlow Probability's potential_scale_reduction has no root."""
     half = chains.shape[1] // 2
     halves = np.concatenate([chains[:, :half], chains[:, -half:]])
-    return tfp.mcmc.potential_scale_reduction(tf.constant(np.swapaxes(halves, 0, 1))).numpy()
+    within, between = halves.var(1, ddof=1).mean(0), halves.mean(1).var(0, ddof=1)
+    return np.sqrt((half - 1) / half + between / within)
 
 
 def mixing(chains: Mapping[str, np.ndarray]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.schema import COUNT, POSITIVE, Field
+from dgpbench.errors import UserError
 from dgpbench.inference.base import Bound, Method, Numerics, Update
 from dgpbench.inference.fits import gp_layers_only
 from dgpbench.inference.lazy import lazy
@@ -33,6 +34,11 @@ class LogJoint(Bound):
     """log p(y, v), up to a constant: q(u) is a point."""
 
     marginal: bool = False
+    chains: int = 1
+
+    @property
+    def evaluations(self) -> int:  # type: ignore[override]  # one of each chain, and that of the hyperparameters
+        return 1 + self.chains
 
     def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The mean-field start without its covariances: v = 0, where the mean functions are the model."""
@@ -63,7 +69,10 @@ class SGHMC(Method):
         "burn_in": COUNT,
         "thinning": COUNT,
         "kept": COUNT,
+        "size_mb": POSITIVE,
+        "chains": COUNT,
         "window": COUNT,
+        "compat": Field(str, choices=("none", "released")),
         **ADAM_FIELDS,
     }
 
@@ -97,15 +106,38 @@ class SGHMC(Method):
         return None
 
     def bound(self, model: DeepGP) -> LogJoint:
-        return LogJoint(model, self.settings["samples"], self.settings["potential"] == "marginal")
+        settings = self.settings
+        return LogJoint(model, settings["samples"], settings["potential"] == "marginal", settings["chains"])
 
     def update(self, bound: Bound) -> Update:
         from dgpbench.inference.updates.sghmc import AdaptiveSGHMC
 
-        names = tuple(f"layer{i}/q_mu" for i in bound.model.gps)
-        settings = self.settings
-        numbers = {name: settings[name] for name in ("burn_in", "thinning", "kept", "window")}
-        return AdaptiveSGHMC(names, **numbers)
+        model, settings = bound.model, self.settings
+        kept, note = self._that_fit(
+            sum(model.layers[i].num_inducing * model.layers[i].output_dim for i in model.gps)
+        )
+        names = tuple(f"layer{i}/q_mu" for i in model.gps)
+        numbers = {name: settings[name] for name in ("burn_in", "thinning", "window", "chains")}
+        return AdaptiveSGHMC(
+            names, kept=kept, released=settings["compat"] == "released", reduced=note, **numbers
+        )
+
+    def _that_fit(self, size: int) -> tuple[int, str]:
+        """Samples of each chain, of so many numbers each, that inference.size_mb allows, and a note if those
+        are fewer than inference.kept; UserError where not one is."""
+        wanted, chains, limit = (self.settings[name] for name in ("kept", "chains", "size_mb"))
+        each = 8e-6 * size * chains
+        if each > limit:
+            raise UserError(
+                f"one sample of each chain takes {each:.3g} MB, more than inference.size_mb={limit:g}; raise "
+                "it, or lower model.num_inducing"
+            )
+        if (kept := min(wanted, int(limit / each))) == wanted:
+            return kept, ""
+        return kept, (
+            f"{wanted} samples would take {wanted * each:.3g} MB of the parameters file: the last {kept} are "
+            f"kept, as inference.size_mb={limit:g} allows"
+        )
 
     def rates(self) -> dict[str, float]:
         own = {name: float(self.settings[name]) for name in ("step", "friction")}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -37,6 +37,14 @@ def training_seconds(record: dict) -> float | None:
     return record["training"].get("seconds")
 
 
+def mixing(record: dict) -> dict[str, float]:
+    """How the chains of a sampler mix: `effective` samples and `rhat` of the worst coordinate; {} without."""
+    checks = record["training"].get("checks")
+    found = checks.get("chains") if isinstance(checks, dict) else None
+    numbers = found.items() if isinstance(found, dict) else ()
+    return {name: value for name, value in numbers if isinstance(value, int | float)}
+
+
 def usual_metrics(units: Sequence[Unit]) -> list[str]:
     """The metrics that are shown unless others are asked for."""
     known = {name for unit in units for name in unit.record["metrics"]}
@@ -45,13 +53,15 @@ def usual_metrics(units: Sequence[Unit]) -> list[str]:
 
 def per_record(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Sequence[str] = ()) -> list[dict]:
     """One row per record; `settings` is what is not the default, `place` the folder or the reference file."""
-    settings = _settings(units, config_dirs)
+    settings, sampled = _settings(units, config_dirs), any(mixing(unit.record) for unit in units)
     rows = []
     for unit in units:
         record = unit.record
         row = _names(record) | {"settings": settings[record["config_key"]]}
         row |= {name: record[name] for name in ("split", "seed", "status")}
         row.update({name: record["metrics"].get(name) for name in metrics})
+        if sampled:
+            row.update({name: mixing(record).get(name) for name in MIXING})
         row.update(
             train_seconds=training_seconds(record),
             seconds=record["wall_seconds"],
@@ -69,7 +79,7 @@ def per_config(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Seque
     groups: dict[str, list[dict]] = {}
     for unit in units:
         groups.setdefault(unit.record["config_key"], []).append(unit.record)
-    settings = _settings(units, config_dirs)
+    settings, sampled = _settings(units, config_dirs), any(mixing(unit.record) for unit in units)
     rows = []
     for key, records in groups.items():
         done = [r for r in records if r["status"] == "done"]
@@ -78,11 +88,23 @@ def per_config(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Seque
         row["not_done"] = ", ".join(f"{count} {status}" for status, count in sorted(others.items()))
         for name in metrics:
             row[name] = average([r["metrics"].get(name) for r in done])
+        if sampled:
+            row |= {name: worst([mixing(r).get(name) for r in done]) for name, worst in MIXING.items()}
         row["train_seconds"] = _mean([training_seconds(r) for r in done])
         row["seconds"] = _mean([r["wall_seconds"] for r in done])
         row["config_key"] = key[:8]
         rows.append(row)
     return rows
+
+
+def _worst(choose: Callable) -> Callable[[Sequence[float | None]], float | None]:
+    return lambda values: choose((v for v in values if v is not None), default=None)
+
+
+MIXING = {
+    "effective": _worst(min),
+    "rhat": _worst(max),
+}  # columns of samplers, and which of the splits counts
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

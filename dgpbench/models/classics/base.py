@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from dgpbench.config.schema import Field
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import choose_device, set_threads, tf  # before GPflow starts TensorFlow
 from dgpbench.errors import UserError
-from dgpbench.evaluate.predictive import Predictive
+from dgpbench.evaluate.predictive import Predictive, pooled
 from dgpbench.gp import kernels, likelihoods
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.in_gpflow import to_gpflow, values_of
@@ -88,41 +89,96 @@ class Classic(ABC):
 
     def fit(self, split, run: RunContext) -> dict[str, Any]:
         self.start(split, run.seed)
+        values = self.first_values(split, run.seed)
+        self.load_parameters(values)
+        with tf.device(self.device):
+            result = maximise(self.model, run, self.frozen_steps)
+        self.load_parameters(values | self.trained_values() | self.own_values())
+        return {"evidence_kind": self.evidence_kind} | result
+
+    def first_values(self, split, seed: int) -> dict[str, np.ndarray]:
+        """All parameters before training, the training rows X, Y among them."""
         s, X, Y = self.settings, split.X_train, split.Y_train
         likelihood = likelihoods.choose(self.cfg, split)
         scale = math.sqrt(split.dim) if s["lengthscale"] == "sqrt_dim" else s["lengthscale"]
         initial = self._kernel(split.dim).initial(s["kernel_variance"], scale, s["likelihood_variance"])
         values = {"X": X, "Y": Y} | below("kernel", initial) | below("likelihood", likelihood.initial())
-        self.load_parameters(values | self.own_initial(X, likelihood.gps(split.outputs), run.seed))
-        with tf.device(self.device):
-            result = maximise(self.model, run, self.frozen_steps)
-        trained = {name: getattr(self.model.likelihood, name).numpy() for name in likelihood.positive}
-        values |= below("kernel", values_of(self._kernel(split.dim), self.model.kernel))
-        self.load_parameters(values | below("likelihood", trained) | self.own_values())
-        return {"evidence_kind": self.evidence_kind} | result
+        return values | self.own_initial(X, likelihood.gps(split.outputs), seed)
+
+    def trained_values(self) -> dict[str, np.ndarray]:
+        """Parameters of kernel and likelihood of `model` as they are."""
+        names = self.likelihood.positive
+        noise = {name: getattr(self.model.likelihood, name).numpy() for name in names}
+        kernel = values_of(self._kernel(self.values["X"].shape[1]), self.model.kernel)
+        return below("kernel", kernel) | below("likelihood", noise)
+
+    # ---- prediction as the likelihood asks -----------------------------------------------------------
+
+    @property
+    def likelihood(self) -> likelihoods.Likelihood:
+        return likelihoods.of_size(self.cfg, self.gps(), scope(self.values, "likelihood"))
+
+    @property
+    def discrete(self) -> bool:
+        """Whether y takes separate values."""
+        return bool(self.values) and self.likelihood.discrete
+
+    num_members = 1
+
+    def members(self) -> Iterable[tuple[Any, dict[str, np.ndarray]]]:
+        """Models, each with its likelihood's parameters, over which predictions are averaged."""
+        return [(self.model, scope(self.values, "likelihood"))]
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        mean, var = self.moments(X)
-        return Predictive(mean=mean[None], var=var[None] + self.values["likelihood/variance"])
+        share = -(-samples // self.num_members)
+        each = [self._predict(*member, X, share, (seed, 1 + i)) for i, member in enumerate(self.members())]
+        return each[0] if len(each) == 1 else pooled(each)
 
-    def moments(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _predict(self, model: Any, p: dict[str, np.ndarray], X: np.ndarray, samples: int, seed) -> Predictive:
+        likelihood, (mean, var) = self.likelihood, self.moments(X, model)
+        if isinstance(likelihood, likelihoods.Gaussian):
+            return Predictive(mean=mean[None], var=var[None] + p["variance"])
+        if hasattr(likelihood, "probs"):
+            return Predictive(probs=likelihood.probs(p, tf.constant(mean.T), tf.constant(var.T)).numpy().T)
+        rng = np.random.default_rng(seed)
+        F = mean + np.sqrt(np.maximum(var, 0.0)) * rng.standard_normal((samples, *mean.shape))
+        return Predictive(draws=likelihood.draw(p, F, rng))
+
+    def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
+        """log p(y | x) (members, N) by quadrature; None where `predict` has it."""
+        if isinstance(self.likelihood, likelihoods.Gaussian) or hasattr(self.likelihood, "probs"):
+            return None
+        out = []
+        for model, own in self.members():
+            mean, var, y = (tf.constant(a.T) for a in (*self.moments(X, model), Y))
+            p = {name: tf.constant(v) for name, v in own.items()}
+            out.append(self.likelihood.log_density(p, mean, var, y).numpy())
+        return np.stack(out)
+
+    def moments(self, X: np.ndarray, model: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance (N, P) of f at the rows of X."""
-        rows = max(1, BLOCK // len(self.values["X"]))
+        rows, model = max(1, BLOCK // len(self.values["X"])), model or self.model
         with tf.device(self.device):
-            parts = [self.model.predict_f(X[i : i + rows]) for i in range(0, len(X), rows)]
+            parts = [model.predict_f(X[i : i + rows]) for i in range(0, len(X), rows)]
         mean, var = (np.concatenate([a.numpy() for a in column]) for column in zip(*parts, strict=True))
         return mean, var
+
+    # ---- parameters ---------------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, np.ndarray]:
         return self.values
 
     def load_parameters(self, values: dict[str, np.ndarray]) -> None:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
-        kernel = to_gpflow(self._kernel(self.values["X"].shape[1]), scope(self.values, "kernel"))
-        own = scope(self.values, "likelihood")
-        likelihood = likelihoods.of_size(self.cfg, self.gps(), own)
+        self.model = self.gpflow_model(self.values)
+
+    def gpflow_model(self, values: dict[str, np.ndarray]) -> Any:
+        """The model with these values, those of kernel and likelihood among them."""
+        kernel = to_gpflow(self._kernel(values["X"].shape[1]), scope(values, "kernel"))
         with tf.device(self.device):
-            self.model = self.build(kernel, in_gpflow.to_gpflow(likelihood, own), self.values)
+            return self.build(
+                kernel, in_gpflow.to_gpflow(self.likelihood, scope(values, "likelihood")), values
+            )
 
     def gps(self) -> int:
         """Functions of the fitted model."""

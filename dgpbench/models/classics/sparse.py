@@ -14,12 +14,10 @@ from dgpbench.gp.first_guesses import count_inducing, kmeans
 from dgpbench.models.classics.base import Classic
 
 
-class SGPR(Classic):
-    """GPflow's SGPR."""
+class Sparse(Classic):
+    """What models with inducing points Z share."""
 
-    evidence_kind = "lower bound of the log evidence (VFE)"
     instead = "model=sgp, which trains on minibatches"
-    kind = "SGPR"
 
     def inducing(self, rows: int) -> int:
         """Inducing points, no more than training rows."""
@@ -37,6 +35,13 @@ class SGPR(Classic):
 
     def own_values(self) -> dict[str, np.ndarray]:
         return {"Z": self.model.inducing_variable.Z.numpy()}
+
+
+class SGPR(Sparse):
+    """GPflow's SGPR."""
+
+    evidence_kind = "lower bound of the log evidence (VFE)"
+    kind = "SGPR"
 
     def build(self, kernel: Any, likelihood: Any, values: dict[str, np.ndarray]) -> Any:
         import gpflow

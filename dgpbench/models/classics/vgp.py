@@ -9,10 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dgpbench.engine.platform import tf
-from dgpbench.evaluate.predictive import Predictive
-from dgpbench.gp import likelihoods
-from dgpbench.gp.parameters import scope
 from dgpbench.models.classics.base import Classic
 
 
@@ -43,33 +39,3 @@ class VGP(Classic):
         model.q_mu.assign(values["q_mu"])
         model.q_sqrt.assign(values["q_sqrt"])
         return model
-
-    # ---- prediction as the likelihood asks -----------------------------------------------------------
-
-    @property
-    def likelihood(self) -> likelihoods.Likelihood:
-        return likelihoods.of_size(self.cfg, self.gps(), scope(self.values, "likelihood"))
-
-    @property
-    def discrete(self) -> bool:
-        """Whether y takes separate values."""
-        return bool(self.values) and self.likelihood.discrete
-
-    def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        likelihood, p = self.likelihood, scope(self.values, "likelihood")
-        if isinstance(likelihood, likelihoods.Gaussian):
-            return super().predict(X, samples, seed)
-        mean, var = self.moments(X)
-        if hasattr(likelihood, "probs"):
-            return Predictive(probs=likelihood.probs(p, tf.constant(mean.T), tf.constant(var.T)).numpy().T)
-        rng = np.random.default_rng((seed, 1))
-        F = mean + np.sqrt(np.maximum(var, 0.0)) * rng.standard_normal((samples, *mean.shape))
-        return Predictive(draws=likelihood.draw(p, F, rng))
-
-    def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
-        """log p(y | x) (1, N) by quadrature; None where `predict` has it."""
-        if isinstance(self.likelihood, likelihoods.Gaussian) or hasattr(self.likelihood, "probs"):
-            return None
-        mean, var, y = (tf.constant(a.T) for a in (*self.moments(X), Y))
-        p = {name: tf.constant(v) for name, v in scope(self.values, "likelihood").items()}
-        return self.likelihood.log_density(p, mean, var, y).numpy()[None]

@@ -34,6 +34,15 @@ KINDS = {
     "functions": "Draws of each layer's function",
     "collapse": "Output variance of a GP with a noisy input",
     "intensity": "Intensities of point processes",
+    "kernel_draws": "Draws from two Gaussian processes",
+    "exact": "Exact regression",
+    "two_latents": "Variational approximations",
+    "growing": "Growing numbers of inducing points",
+    "departure": "VFE and FITC from the exact posterior",
+    "augmented": "Two KL divergences",
+    "budgets": "Hold-out metrics against training time",
+    "boundaries": "Decision boundaries",
+    "images": "Inducing images",
 }
 
 
@@ -51,6 +60,7 @@ class FigureSpec:
     records: bool = True  # false: drawn from the model alone
     trials: int = 1  # runs of each experiment whose functions are drawn
     draws: int = 25  # of the functions of each run
+    asked: bool = False  # drawn if asked for by name only: it trains, for up to some minutes
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,155 @@
+"""The full GP by Hamiltonian Monte Carlo over functions and hyperparameters, any likelihood of GPflow.
+
+f = L v, K = L L^T at all training rows, v ~ N(0, I); a parameter with a prior is sampled, another stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dgpbench.config.priors import check_priors
+from dgpbench.config.schema import COUNT, POSITIVE, Field
+from dgpbench.engine.context import RunContext
+from dgpbench.engine.platform import tf
+from dgpbench.errors import UserError
+from dgpbench.evaluate.predictive import Predictive
+from dgpbench.gp.parameters import scope
+from dgpbench.inference.mixing import mixing
+from dgpbench.models.baselines.options import option
+from dgpbench.models.classics.base import Classic
+from dgpbench.models.classics.hmc import sample
+from dgpbench.models.classics.lbfgs import maximise
+
+FAMILIES = {
+    "gamma": "Gamma",
+    "inverse_gamma": "InverseGamma",
+    "lognormal": "LogNormal",
+    "half_normal": "HalfNormal",
+}
+FIELDS = {
+    "start_steps": Field(int, low=0),
+    "burn_in": Field(float, above=0, below=1),
+    "kept": COUNT,
+    "chains": COUNT,
+    "leapfrog": COUNT,
+    "step": POSITIVE,
+    "accept": Field(float, above=0, below=1),
+}
+
+
+class GPMC(Classic):
+    """GPflow's GPMC. Below `draws/`, by the paths that GPflow has, are the kept states of all chains."""
+
+    tasks = ("regression", "binary", "multiclass")
+    evidence_kind = "no evidence: samples of the posterior"
+
+    def __init__(self, cfg: dict):
+        super().__init__(cfg)
+        self.own = {name: option(cfg, name, field) for name, field in FIELDS.items()}
+        self.priors = check_priors(self.settings["priors"])
+        if cfg["budget"]["steps"] is None:
+            raise UserError(
+                "model=gpmc counts its burn-in in steps; set budget.steps, alone or with budget.seconds"
+            )
+        steps = cfg["budget"]["steps"]
+        self.burn_in = int(self.own["burn_in"] * steps)
+        self.thinning = max(1, (steps - self.burn_in) // self.own["kept"])
+
+    def numbers(self, rows: int, gps: int) -> float:
+        return 14.0 * rows**2 + 3.0 * self.own["chains"] * self.own["kept"] * rows * gps
+
+    def own_initial(self, X: np.ndarray, gps: int, seed: int) -> dict[str, np.ndarray]:
+        return {"V": np.zeros((len(X), gps))}
+
+    def gps(self) -> int:
+        return self.values["V"].shape[1]
+
+    def build(self, kernel: Any, likelihood: Any, values: dict[str, np.ndarray]) -> Any:
+        import gpflow
+
+        model = gpflow.models.GPMC((values["X"], values["Y"]), kernel, likelihood, num_latent_gps=self.gps())
+        model.V.assign(values["V"])
+        return model
+
+    # ---- sampling ------------------------------------------------------------------------------------
+
+    def fit(self, split, run: RunContext) -> dict[str, Any]:
+        self.start(split, run.seed)
+        values = self.first_values(split, run.seed)
+        self.load_parameters(values)
+        self._set_priors()
+        with tf.device(self.device):
+            if self.own["start_steps"]:
+                maximise(self.model, replace(run, steps=self.own["start_steps"]))
+            result, states, pace = sample(self.model, run, self.own, self.burn_in, self.thinning)
+            draws = {
+                name: self._constrained(name, [[state[i] for state in chain] for chain in states])
+                for i, name in enumerate(self._trained())
+            }
+        flat = {f"draws/{name}": v.reshape(-1, *v.shape[2:]) for name, v in draws.items()}
+        self.load_parameters(values | flat)
+        return {"evidence_kind": self.evidence_kind} | result | {"checks": {"chains": mixing(draws) | pace}}
+
+    def _trained(self) -> dict[str, Any]:
+        """GPflow's parameters that are sampled, by their paths in the model, in the order of a state."""
+        paths = {id(p): path.replace(".", "/") for path, p in gpflow_parameters(self.model).items()}
+        return {paths[id(p)]: p for p in self.model.trainable_parameters}
+
+    def _constrained(self, name: str, raw: list[list[np.ndarray]]) -> np.ndarray:
+        """Values (chains, draws, *shape) of a parameter from those that the sampler moves."""
+        transform = self._trained()[name].transform
+        return np.asarray(transform.forward(np.array(raw)) if transform else raw)
+
+    def _set_priors(self) -> None:
+        """GPflow's priors; a parameter without one is held."""
+        import gpflow
+        from tensorflow_probability import distributions
+
+        for part in ("kernel", "likelihood"):
+            for path, parameter in gpflow.utilities.parameter_dict(getattr(self.model, part)).items():
+                leaf = path.rpartition(".")[2]
+                name = {"lengthscales": "lengthscale"}.get(leaf, f"{part}_{leaf}")
+                if name not in self.priors:
+                    gpflow.set_trainable(parameter, False)
+                    continue
+                family, *arguments = self.priors[name]
+                kind = getattr(distributions, FAMILIES[family])
+                parameter.prior = kind(*(tf.constant(a, tf.float64) for a in arguments))
+
+    # ---- prediction: the average over the draws --------------------------------------------------------
+
+    @property
+    def num_members(self) -> int:
+        return len(self.values["draws/V"])
+
+    def members(self) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
+        """The model at each draw in turn."""
+        parameters = {path.replace("/", "."): v for path, v in scope(self.values, "draws").items()}
+        named = gpflow_parameters(self.model)
+        for i in range(self.num_members):
+            for path, values in parameters.items():
+                named[path].assign(values[i])
+            yield (
+                self.model,
+                {name: getattr(self.model.likelihood, name).numpy() for name in self.likelihood.positive},
+            )
+
+    def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
+        out = super().predict(X, samples, seed)
+        if out.mean is None:
+            return out
+        weights = np.full(
+            out.mean.shape[:2], -np.log(len(out.mean))
+        )  # of a mixture that is exact as it stands
+        return replace(out, log_weights=weights)
+
+
+def gpflow_parameters(model: Any) -> dict[str, Any]:
+    """GPflow's parameters by their paths, such as kernel.lengthscales."""
+    import gpflow
+
+    return {path[1:]: p for path, p in gpflow.utilities.parameter_dict(model).items()}
