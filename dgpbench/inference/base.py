@@ -57,6 +57,7 @@ class Bound:
     whole: ClassVar[bool] = False
     evaluations: ClassVar[int] = 2  # of one step that have noise of their own
     draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
+    exact: ClassVar[bool] = False  # the batch part is in float64 also under precision=mixed
 
     @property
     def columns(self) -> int:
@@ -76,6 +77,11 @@ class Bound:
     @property
     def noise_dim(self) -> int:
         return self.model.noise_dim
+
+    @property
+    def predictive_noise(self) -> int:
+        """Standard normals for each point and sample of a prediction; 0: one sample is the whole of it."""
+        return self.noise_dim
 
     @property
     def input_dim(self) -> int:
@@ -99,6 +105,12 @@ class Bound:
         """First values of all parameters, from those of a mean-field q: q_mu (P, M), q_sqrt (P, M, M) of each
         layer. A bound with other parameters keeps q_mu, whose shape tells the structure of a stored run."""
         return values
+
+    def row_values(
+        self, values: Mapping[str, np.ndarray], X: np.ndarray, num_data: int
+    ) -> dict[str, np.ndarray]:
+        """First values of parameters that each training row has; X (N, D), a sample of very many rows."""
+        return {}
 
     def constraints(self) -> dict[str, Constraint]:
         """Of the parameters that are not free, by name."""

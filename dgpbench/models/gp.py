@@ -67,6 +67,7 @@ class GPModel:
         model, values, fixed, notes = start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
         self.bound = self.method.bound(model)
         values = self.bound.initial(values)
+        values = values | self.bound.row_values(values, self._inputs(X), split.n_train)
         self._initial = model, values, fixed & values.keys(), notes
         kernels = ", ".join(str(model.layers[i].kernel) for i in model.gps)
         M = ", ".join(str(model.layers[i].num_inducing) for i in model.gps)
@@ -244,7 +245,7 @@ def step_spec(
         fixed=frozenset(fixed),
         batch=batch,
         full_batch=full,
-        precision=cfg["precision"],
+        precision="float64" if bound.exact else cfg["precision"],
         chunk_rows=engine["chunk_rows"],
         threads=threads,
         xla=engine["xla"] in ("auto", True) and bound.compiles,

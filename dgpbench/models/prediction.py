@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.gp.deep_gp import DeepGP, mixed_outputs
+from dgpbench.gp.deep_gp import mixed_outputs
 from dgpbench.gp.likelihoods import Gaussian
 from dgpbench.gp.likelihoods.base import DENSITY_NODES
 from dgpbench.inference.base import Bound
@@ -25,15 +25,15 @@ DENSITY_COLUMNS = 2000  # the same for densities, each by quadrature
 MANY_SAMPLES, FEW_NODES = 500, 32  # where so many terms are averaged, so few nodes for each are enough
 
 
-def needed_samples(model: DeepGP, samples: int) -> int:
+def needed_samples(bound: Bound, samples: int) -> int:
     """One where there is nothing to sample."""
-    return samples if model.noise_dim or model.layers[-1].mixed else 1
+    return samples if bound.predictive_noise or bound.model.layers[-1].mixed else 1
 
 
 def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int) -> Predictive:
     """The predictive distribution at the rows of X (N, D)."""
     model = bound.model
-    S = needed_samples(model, samples)
+    S = needed_samples(bound, samples)
     out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
@@ -48,7 +48,7 @@ def predict(bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int
 
 def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int) -> np.ndarray:
     """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
-    S = needed_samples(bound.model, samples)
+    S = needed_samples(bound, samples)
     return _in_blocks(_compiled_density, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed)[0]
 
 
