@@ -15,6 +15,8 @@ NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchange
 LATER_DEFAULTS: dict[str, Any] = {
     "dataset.task": "regression",
     "dataset.train_rows": None,
+    "dataset.level": None,
+    "dataset.train_levels": "all",
     "protocol.evaluate": "test",
     "protocol.latent_samples": 2000,
     "protocol.fixed_test": True,
@@ -53,7 +55,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "likelihood.rescale": False,
 }
 
-DATA_FIELDS = ("name", "task", "train_rows")
+DATA_FIELDS = ("name", "task", "train_rows", "level", "train_levels")
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
 DEFAULT_LIKELIHOOD = {"regression": "gaussian", "binary": "bernoulli", "multiclass": "robustmax"}

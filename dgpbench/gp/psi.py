@@ -65,7 +65,7 @@ def psi0(kernel: Kernel, prepared: Prepared, h: Inputs) -> tf.Tensor:
 
 def psi1(kernel: Kernel, prepared: Prepared, h: Inputs) -> tf.Tensor:
     """(M, B)."""
-    return tf.add_n([_psi1(part, h) for part in _smooth(kernel, prepared)])
+    return sum(_psi1(part, h) for part in _smooth(kernel, prepared))
 
 
 def _psi1(part: Part, h: Inputs) -> tf.Tensor:
@@ -86,7 +86,7 @@ def _bell(centres: tf.Tensor, mean: tf.Tensor, weight: tf.Tensor, shrink: tf.Ten
 def psi2(kernel: Kernel, prepared: Prepared, h: Inputs) -> tf.Tensor:
     """(T, B): the entries `pairs(M)` of the symmetric matrix of each point."""
     parts = _smooth(kernel, prepared)
-    return tf.add_n([_psi2(a, b, h) for a, b in product(parts, parts)])
+    return sum(_psi2(a, b, h) for a, b in product(parts, parts))
 
 
 def _psi2(left: Part, right: Part, h: Inputs) -> tf.Tensor:

@@ -169,6 +169,10 @@ class Bound:
         """Mean and variance (P, K C) of the last layer's GPs given one sample through the inner layers."""
         return deep_gp.propagate(self.model, prepared, X, noise, w, K, joint, repeat)
 
+    def noise_variance(self, prepared: Any, X) -> tf.Tensor:
+        """Variance of Gaussian noise at the columns of X (D, C)."""
+        return prepared["likelihood"]["variance"]
+
     def checks(self, prepared: Any, X, Y, seed: int) -> tuple[dict[str, dict[str, float]], list[str]]:
         """Verifications of its own numerics after training, for the record, and notes for the user; X (D, N),
         Y (P, N) are training rows."""

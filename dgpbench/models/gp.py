@@ -64,8 +64,8 @@ class GPModel:
         """Choose structure and initial values; returns one line about them for the user."""
         X, Y = _sample_rows(split, seed)
         likelihood = likelihoods.choose(self.cfg, split)
-        model, values, fixed, notes = start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
-        self.bound = self.method.bound(model)
+        model, values, fixed, notes = self.build(split, X, Y, seed, likelihood)
+        self.bound = self.make_bound(model)
         values = self.bound.initial(values)
         values = values | self.bound.row_values(values, self._inputs(X), split.n_train)
         self._initial = model, values, fixed & values.keys(), notes
@@ -74,6 +74,18 @@ class GPModel:
         count = sum(v.size for name, v in values.items() if name not in fixed)
         about = f"{model.describe()}, {model.likelihood.name}, kernels {kernels}, inducing points {M}"
         return f"{about}, {count:,} parameters"
+
+    def build(self, split, X: np.ndarray, Y: np.ndarray, seed: int, likelihood) -> tuple:
+        """Structure, initial values, names that are not trained, and notes, from rows X, Y of the split."""
+        return start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
+
+    def structure(self, values: dict[str, np.ndarray]) -> DeepGP:
+        """The structure of a stored run."""
+        return start.structure(self.cfg, values)
+
+    def make_bound(self, model: DeepGP) -> Bound:
+        """What is maximised."""
+        return self.method.bound(model)
 
     def fit(self, split, run: RunContext) -> TrainResult:
         cfg, inference = self.cfg, self.cfg["inference"]
@@ -220,8 +232,8 @@ class GPModel:
         draws = scope(self.values, "draws")
         single = {name: v for name, v in self.values.items() if not name.startswith("draws/")}
         jitter = single.pop("jitter")
-        self.model = start.structure(self.cfg, single)
-        self.bound = self.method.bound(self.model)
+        self.model = self.structure(single)
+        self.bound = self.make_bound(self.model)
         count = len(next(iter(draws.values()))) if draws else self.bound.draws
         self._members = []
         with tf.device(self.device):

@@ -110,7 +110,7 @@ def _compiled_predict(bound: Bound, samples: int, nodes: int):
             each = likelihood.probs(prepared["likelihood"], mean, var, noise[model.likelihood_rows])
             return (tf.reduce_mean(rows(each), 0, keepdims=True),), doubt
         if isinstance(likelihood, Gaussian):
-            var = var + prepared["likelihood"]["variance"]
+            var = var + bound.noise_variance(prepared, tf.tile(tf.transpose(X), (1, samples)))
         return (rows(mean), rows(var)), doubt
 
     return run

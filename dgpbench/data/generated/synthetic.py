@@ -15,7 +15,7 @@ import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.generated import letters
+from dgpbench.data.generated import fidelities, letters
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
@@ -110,6 +110,9 @@ def log_density(entry: Entry) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """log p(y | x) as a function of (X, Y) in original units."""
     if entry.generator == "letters":
         return letters.log_density
+    if entry.generator in fidelities.SETS:
+        found, noise = fidelities.SETS[entry.generator], float(entry.settings["noise"])
+        return lambda X, Y: gauss(Y[:, 0], found.value(X), noise)
     return partial(LOG_DENSITY[entry.generator], noise=float(entry.settings["noise"]))
 
 
@@ -124,18 +127,24 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
     else:
         n, noise, seed = checked_settings(entry)
         settings = {"n": n, "noise": noise, "data_seed": seed}
+    levels = entry.generator in fidelities.SETS
+    if levels:
+        settings["lower"] = _whole(entry.settings.get("lower"), "lower", 1)
     key = key_of([entry.generator, settings])
 
     def make(note: Note) -> tuple[Blocks, str, dict]:
-        blocks = (
-            iter([letters.grid_points()])
-            if entry.generator == "letters"
-            else blocks_of(entry.generator, n, noise, seed)
-        )
+        if entry.generator == "letters":
+            blocks = iter([letters.grid_points()])
+        elif levels:
+            blocks = fidelities.rows_of(entry.generator, n, settings["lower"], noise, seed)
+        else:
+            blocks = blocks_of(entry.generator, n, noise, seed)
         return blocks, key, {"stage": "generated", "settings": settings}
 
     name = "-".join(f"{k}{v}" for k, v in settings.items())
-    return Recipe(Path(paths["datasets"]) / entry.name / name, frozenset([key]), make, {"n": n, "d": entry.d})
+    rows = n + (len(fidelities.SETS[entry.generator].levels) - 1) * settings["lower"] if levels else n
+    expect = {"n": rows, "d": entry.d}
+    return Recipe(Path(paths["datasets"]) / entry.name / name, frozenset([key]), make, expect)
 
 
 def blocks_of(generator: str, n: int, noise: float, seed: int) -> Blocks:

@@ -31,6 +31,9 @@ KINDS = {
     "frontier": "Accuracy against training seconds",
     "calibration": "Calibration",
     "prior": "One draw from the prior",
+    "alpha": "Ranks against alpha",
+    "layers": "How much of each layer is used",
+    "fidelities": "The highest fidelity, predicted",
 }
 
 
