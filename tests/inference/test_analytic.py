@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from inference_tools import (
     JITTER,
+    best_bound,
     columns,
     data,
     evidence,
@@ -14,7 +15,6 @@ from inference_tools import (
     rbf,
     tensors,
 )
-from scipy import optimize
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
@@ -111,36 +111,13 @@ def test_no_entropy_is_gained_where_q_is_the_noise_itself():
     np.testing.assert_allclose(hidden_term(f, f, tf.constant(0.3, tf.float64)), 0.0, atol=1e-12)
 
 
-def _best(X, Y, bound, values):
-    """The largest bound over q, hyperparameters as they are."""
-    raw, (Xc, Yc) = tensors(bound, values), columns(X, Y)
-    free = [n for n in raw if "/q_" in n or "/local/" in n]
-    sizes = np.cumsum([raw[n].numpy().size for n in free])[:-1]
-
-    @tf.function
-    def at(*parts):
-        here = raw | dict(zip(free, parts, strict=True))
-        with tf.GradientTape() as tape:
-            tape.watch(parts)
-            value = lower_bound(bound, here, Xc, Yc, tf.zeros((1, len(X)), tf.float64), num_data=len(X))
-        return value, tape.gradient(value, parts)
-
-    def loss(flat):
-        parts = [p.reshape(raw[n].shape) for n, p in zip(free, np.split(flat, sizes), strict=True)]
-        value, slopes = at(*map(tf.constant, parts))
-        return -float(value), -np.concatenate([s.numpy().ravel() for s in slopes])
-
-    start = np.concatenate([raw[n].numpy().ravel() for n in free])
-    return -optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).fun
-
-
 @pytest.mark.slow
 def test_the_best_bound_lies_below_the_evidence_and_not_far():
     X, Y, bound, values = _deep(N=3, M=3, noise=0.3)
     values["layer0/kernel/rbf/variance"] = np.asarray(0.002)
     values["layer0/kernel/white/variance"] = np.asarray(0.02)
     exact = evidence(values, X, Y, draws=20_000)
-    assert exact - 0.5 < _best(X, Y, bound, values) < exact
+    assert exact - 0.5 < best_bound(bound, values, X, Y, ("/q_", "/local/")) < exact
 
 
 @pytest.mark.slow

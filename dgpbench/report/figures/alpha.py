@@ -26,7 +26,7 @@ def picture(spec, units) -> Picture:
                 colour = theme["colours"][i % len(theme["colours"])]
                 place.plot(at, line["rank"], "o-", ms=4, lw=0.8, color=colour, label=name)
             mean = part.groupby("alpha")["rank"].mean()
-            place.plot(range(len(alphas)), mean[alphas], "k-", color=theme["ink"], lw=2.5, label="mean rank")
+            place.plot(range(len(alphas)), mean[alphas], "-", color=theme["ink"], lw=2.5, label="mean rank")
             place.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
             place.set_yticks(range(1, len(alphas) + 1))
             place.set_xlabel("alpha")
