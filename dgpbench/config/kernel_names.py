@@ -18,7 +18,7 @@ from dgpbench.errors import UserError
 
 FAMILIES = (
     *("rbf", "matern12", "matern32", "matern52", "rational_quadratic", "gibbs", "periodic", "cosine"),
-    *("arccosine0", "arccosine1", "arccosine2", "linear", "polynomial", "wiener", "white"),
+    *("arccosine0", "arccosine1", "arccosine2", "linear", "affine", "polynomial", "wiener", "white"),
 )
 DEGREES = range(1, 10)
 NAMES = (*FAMILIES, *(f"polynomial{degree}" for degree in DEGREES))  # polynomial alone has degree 2

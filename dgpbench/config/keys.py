@@ -17,6 +17,8 @@ LATER_DEFAULTS: dict[str, Any] = {
     "dataset.train_rows": None,
     "dataset.scaled": True,
     "dataset.bin_size": None,
+    "dataset.level": None,
+    "dataset.train_levels": "all",
     "protocol.evaluate": "test",
     "protocol.latent_samples": 2000,
     "protocol.fixed_test": True,
@@ -68,7 +70,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "likelihood.bin_size": None,
 }
 
-DATA_FIELDS = ("name", "task", "train_rows", "scaled", "bin_size")
+DATA_FIELDS = ("name", "task", "train_rows", "scaled", "bin_size", "level", "train_levels")
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
 DEFAULT_LIKELIHOOD = {  # by task

@@ -103,6 +103,7 @@ class Entry:
     n: int | None = None
     d: int | None = None
     target: Any = None
+    level: Any = None  # the column that holds the fidelity of a row, from 0; it stands last among the inputs
     sources: tuple[Source, ...] = ()
     licence: str = ""
     citation: str = ""

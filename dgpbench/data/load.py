@@ -7,6 +7,7 @@ import numpy as np
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
 from dgpbench.config.schema import NUMBERS, SCALINGS, SPLIT_RULES
+from dgpbench.data import levels
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_counts, check_training, code_labels
@@ -29,6 +30,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     if rule not in SPLIT_RULES:
         raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(SPLIT_RULES)}")
     own = {"name": entry.name, "train_rows": entry.train_rows}
+    levels.check_settings(entry)
     check_split(split, own, protocol)
     check_task(protocol, entry.name, entry.task)
     if rule == "published":
@@ -37,6 +39,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         data = load_data(entry, cfg["paths"], note)
     else:
         data = load_recipe(recipe_for(entry, cfg["paths"], protocol), entry.name, note)
+    valid, count = None, 0
     Y, classes = (data.Y, []) if entry.task in NUMBERS else code_labels(entry, data)
     if entry.task == "counts":
         check_counts(entry.name, Y)
@@ -49,6 +52,9 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
                 "asked for; use dataset=arm8"
             )
         train, test = split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
+    elif entry.level is not None:
+        count = levels.count_levels(entry, data.X[:, -1])
+        train, test, valid = levels.divide(entry, data.X[:, -1], protocol, split)
     elif rule != "published":
         train_rows = entry.train_rows if own_test(own, protocol) else None
         train, test = _divide(data.X, Y, classes, train_rows, protocol, split)
@@ -62,14 +68,14 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         )
     if protocol.get("max_test"):
         test = test[: protocol["max_test"]]
-    valid = None
-    if protocol.get("validation"):
+    if protocol.get("validation") and entry.level is None:
         train, valid = carve_validation(train, split, protocol["validation"])
     if classes:
         check_training(entry.name, split, Y, classes, train, note)
     rows, likelihood = (train, test, valid), likelihood_settings(cfg)
     seen = np.concatenate([train, valid]) if is_trial(cfg) else None
-    return _scaled(entry, data, Y, classes, rows, protocol, likelihood, split, seen)
+    found = _scaled(entry, data, Y, classes, rows, protocol, likelihood, split, seen)
+    return found.with_levels(count) if count else found
 
 
 def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:

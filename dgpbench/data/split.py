@@ -35,6 +35,7 @@ class Split:
     classes: list[str] = field(default_factory=list)  # the labels that codes 0 .. C-1 in Y stand for
     log_density: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # original units
     bin_size: float = 1.0  # length or area over which a row counts, where the task is counts
+    levels: int = 0  # fidelities, where the last input is the level of a row (data/levels.py)
 
     @classmethod
     def from_arrays(
@@ -69,6 +70,13 @@ class Split:
         if self.rows_valid is None:
             raise ValueError("no rows are held out: protocol.validation is 0")
         return replace(self, rows_test=self.rows_valid, rows_valid=None)
+
+    def with_levels(self, levels: int) -> Split:
+        """The same with so many levels in the last input, which then stays as it is."""
+        mean, std = self.x_mean.copy(), self.x_std.copy()
+        mean[-1], std[-1] = 0.0, 1.0
+        traps = [trap for trap in self.traps if f"input {self.dim - 1} is constant" not in trap]
+        return replace(self, x_mean=mean, x_std=std, traps=traps, levels=levels)
 
     @property
     def n_train(self) -> int:

@@ -58,6 +58,7 @@ class Bound:
     drawn_numbers: ClassVar[int] = 0  # that `prepare` makes anew for each sample
     draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
     whitened: ClassVar[bool] = True  # q(u) is relative to the prior, so that its KL depends on q alone
+    exact: ClassVar[bool] = False  # the batch part is in float64 also under precision=mixed
 
     @property
     def columns(self) -> int:
@@ -79,6 +80,11 @@ class Bound:
     target_dim = property(lambda self: self.model.target_dim)
 
     @property
+    def predictive_noise(self) -> int:
+        """Standard normals for each point and sample of a prediction; 0: one sample is the whole of it."""
+        return self.noise_dim
+
+    @property
     def tallest(self) -> int:
         """Rows of the tallest array that has a column for each column of the batch: decides chunk sizes."""
         return max(self.model.layers[i].num_inducing for i in self.model.gps)
@@ -92,6 +98,12 @@ class Bound:
         """First values of all parameters, from those of a mean-field q: q_mu (P, M), q_sqrt (P, M, M) of each
         layer. A bound with other parameters keeps q_mu, whose shape tells the structure of a stored run."""
         return values
+
+    def row_values(
+        self, values: Mapping[str, np.ndarray], X: np.ndarray, num_data: int
+    ) -> dict[str, np.ndarray]:
+        """First values of parameters that each training row has; X (N, D), a sample of very many rows."""
+        return {}
 
     def constraints(self) -> dict[str, Constraint]:
         """Of the parameters that are not free, by name."""
@@ -150,6 +162,10 @@ class Bound:
     def layers(self, prepared: Any) -> Mapping[str, Any]:
         """Layers by name in what `prepare` made for prediction."""
         return prepared
+
+    def noise_variance(self, prepared: Any, X) -> tf.Tensor:
+        """Variance of Gaussian noise at the columns of X (D, C)."""
+        return prepared["likelihood"]["variance"]
 
     def checks(self, prepared: Any, X, Y, seed: int) -> tuple[dict[str, dict[str, float]], list[str]]:
         """Verifications of its numerics after training, and notes; X (D, N), Y (P, N) are training rows."""

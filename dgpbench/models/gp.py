@@ -67,16 +67,29 @@ class GPModel:
         """Choose structure and initial values; returns one line about them for the user."""
         X, Y = _sample_rows(split, seed)
         likelihood = likelihoods.choose(self.cfg, split)
-        model, values, fixed, notes = start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
-        self.bound = self.method.bound(model)
+        model, values, fixed, notes = self.build(split, X, Y, seed, likelihood)
+        self.bound = self.make_bound(model)
         check_samples(self.bound, min(self.cfg["inference"]["batch"], split.n_train))
         values = self.bound.initial(values)
+        values = values | self.bound.row_values(values, self._inputs(X), split.n_train)
         self._initial = model, values, fixed & values.keys(), notes
         kernels = ", ".join(str(model.layers[i].kernel) for i in model.gps)
         M = ", ".join(str(model.layers[i].num_inducing) for i in model.gps)
         count = sum(v.size for name, v in values.items() if name not in fixed)
         about = f"{model.describe()}, {model.likelihood.name}, kernels {kernels}, inducing points {M}"
         return f"{about}, {count:,} parameters"
+
+    def build(self, split, X: np.ndarray, Y: np.ndarray, seed: int, likelihood) -> tuple:
+        """Structure, initial values, names that are not trained, and notes, from rows X, Y of the split."""
+        return start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
+
+    def structure(self, values: dict[str, np.ndarray]) -> DeepGP:
+        """The structure of a stored run."""
+        return start.structure(self.cfg, values)
+
+    def make_bound(self, model: DeepGP) -> Bound:
+        """What is maximised."""
+        return self.method.bound(model)
 
     def fit(self, split, run: RunContext) -> TrainResult:
         cfg, inference = self.cfg, self.cfg["inference"]
@@ -234,8 +247,8 @@ class GPModel:
     def load_parameters(self, values: dict[str, np.ndarray]) -> None:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
         single = {n: v for n, v in self.values.items() if n != "jitter" and not n.startswith("draws/")}
-        self.model = start.structure(self.cfg, single)
-        self.bound = self.method.bound(self.model)
+        self.model = self.structure(single)
+        self.bound = self.make_bound(self.model)
         draws = scope(self.values, "draws")
         count = len(next(iter(draws.values()))) if draws else self.bound.draws
         self._members = self._prepared(count, self.cfg["seed"])
@@ -280,7 +293,7 @@ def step_spec(
         fixed=frozenset(fixed),
         batch=batch,
         full_batch=full,
-        precision=cfg["precision"],
+        precision="float64" if bound.exact else cfg["precision"],
         chunk_rows=engine["chunk_rows"],
         threads=threads,
         xla=(xla := engine["xla"] in ("auto", True) and bound.compiles),

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.gp.deep_gp import DeepGP, mixed_outputs
+from dgpbench.gp.deep_gp import mixed_outputs
 from dgpbench.gp.likelihoods import Gaussian
 from dgpbench.gp.likelihoods.base import DENSITY_NODES
 from dgpbench.gp.likelihoods.discrete import Poisson
@@ -26,9 +26,9 @@ DENSITY_COLUMNS = 2000  # the same for densities, each by quadrature
 MANY_SAMPLES, FEW_NODES = 500, 32  # where so many terms are averaged, so few nodes for each are enough
 
 
-def needed_samples(model: DeepGP, samples: int) -> int:
+def needed_samples(bound: Bound, samples: int) -> int:
     """One where there is nothing to sample."""
-    return samples if model.noise_dim or model.layers[-1].mixed else 1
+    return samples if bound.predictive_noise or bound.model.layers[-1].mixed else 1
 
 
 def predict(
@@ -36,7 +36,7 @@ def predict(
 ) -> Predictive:
     """The predictive distribution at the rows of X (N, D), one of so many that are pooled."""
     model = bound.model
-    S = needed_samples(model, samples)
+    S = needed_samples(bound, samples)
     out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed, members > 1)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
@@ -52,7 +52,7 @@ def predict(
 
 def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int, members: int = 1) -> np.ndarray:
     """log p(y | x) of each sample (S, N): the mean of their exponentials is the predictive density."""
-    S = needed_samples(bound.model, samples)
+    S = needed_samples(bound, samples)
     many = max(S, members) >= MANY_SAMPLES
     compiled = partial(_compiled_density, each_by=FEW_NODES if many else DENSITY_NODES)
     return _in_blocks(compiled, bound, S, prepared, (X, Y), DENSITY_COLUMNS // S, seed, members > 1)[0]
@@ -119,7 +119,7 @@ def _compiled_predict(bound: Bound, samples: int, nodes: int):
             each = likelihood.probs(prepared["likelihood"], mean, var, noise[model.likelihood_rows])
             return (tf.reduce_mean(rows(each), 0, keepdims=True),), doubt
         if isinstance(likelihood, Gaussian):
-            var = var + prepared["likelihood"]["variance"]
+            var = var + bound.noise_variance(prepared, tf.tile(tf.transpose(X), (1, samples)))
         return (rows(mean), rows(var)), doubt
 
     return run

@@ -10,7 +10,9 @@ from dgpbench.models.base import create
 from dgpbench.store import read
 from dgpbench.store.schema import validate_record
 
-NAMES = [name for name in options("model") if name != "wrapped"]  # wrapped: tests/adapters
+NAMES = [
+    name for name in options("model") if name not in ("wrapped", "mfdgp")
+]  # tests/adapters, tests/models
 MODELS = [name for name in NAMES if "regression" in tasks(name)]  # of classes: test_class_contract.py
 X_NEW = np.random.RandomState(1).randn(11, DIM)
 

@@ -36,7 +36,7 @@ GPFLOW = {
     "polynomial5": lambda v: gpflow.kernels.Polynomial(5, v["variances"], v["offset"]),
     "white": lambda v: gpflow.kernels.White(v["variance"]),
 }
-EACH = [name for name in GPFLOW if name != "white"] + ["wiener@1", "gibbs"]  # one of every family
+EACH = [name for name in GPFLOW if name != "white"] + ["wiener@1", "gibbs", "affine"]  # one of every family
 COMPOSED = [
     *("rbf+white", "rbf+linear", "matern52+linear+white", "rbf+rbf", "rbf*periodic+linear", "rbf@0:2"),
     *("/rbf+linear/*periodic@0@2+white", "matern32@1*linear@-1*rbf", "/rbf@1+linear/@0@2"),
@@ -82,6 +82,9 @@ def plain(text, values, X, X2):
         mean = (l1[:, None, :] ** 2 + l2[None, :, :] ** 2) / 2
         prefix = tf.reduce_prod(tf.sqrt(l1[:, None, :] * l2[None, :, :] / mean), -1)
         return v["variance"] * prefix * tf.exp(-0.5 * tf.reduce_sum(gap**2 / mean, -1))
+    if name == "affine":
+        left, right = X - v["centre"], X2 - v["centre"]
+        return tf.reduce_sum(v["variances"] * left[:, None, :] * right[None, :, :], -1)
     if name.startswith(("linear", "polynomial")):
         inner = tf.reduce_sum(v["variances"] * X[:, None, :] * X2[None, :, :], -1)
         return inner if name == "linear" else (inner + v["offset"]) ** int(name[10:] or 2)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
+from scipy import optimize
 
 from dgpbench.config import compose
 from dgpbench.config.targets import create_method
@@ -110,6 +111,30 @@ def evidence(values, X, Y, draws=40_000):
     squares = (Y[:, 0] * np.linalg.solve(K, np.tile(Y, (draws, 1, 1)))[..., 0]).sum(1)
     log_p = -0.5 * (squares + np.linalg.slogdet(2 * np.pi * K)[1])
     return np.log(np.mean(np.exp(log_p)))
+
+
+def best_bound(bound, values, X, Y, parts):
+    """The largest value of a bound without noise over the parameters whose names hold one of `parts`."""
+    raw, (Xc, Yc) = tensors(bound, values), columns(X, Y)
+    free = [n for n in raw if any(part in n for part in parts)]
+    sizes = np.cumsum([raw[n].numpy().size for n in free])[:-1]
+    zero = tf.zeros((max(bound.noise_dim, 1), len(X)), tf.float64)
+
+    @tf.function
+    def at(*moved):
+        here = raw | dict(zip(free, moved, strict=True))
+        with tf.GradientTape() as tape:
+            tape.watch(moved)
+            value = lower_bound(bound, here, Xc, Yc, zero, num_data=len(X))
+        return value, tape.gradient(value, moved)
+
+    def loss(flat):
+        moved = [p.reshape(raw[n].shape) for n, p in zip(free, np.split(flat, sizes), strict=True)]
+        value, slopes = at(*map(tf.constant, moved))
+        return -float(value), -np.concatenate([s.numpy().ravel() for s in slopes])
+
+    start = np.concatenate([raw[n].numpy().ravel() for n in free])
+    return -optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}).fun
 
 
 def gradient_gap(bound, values, X, Y, names, step=1e-5):

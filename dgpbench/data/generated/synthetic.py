@@ -15,7 +15,7 @@ import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.generated import curves, letters
+from dgpbench.data.generated import curves, fidelities, letters
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
@@ -135,6 +135,9 @@ def log_density(entry: Entry) -> Callable[[np.ndarray, np.ndarray], np.ndarray] 
         return None
     if entry.generator == "letters":
         return letters.log_density
+    if entry.generator in fidelities.SETS:
+        found, noise = fidelities.SETS[entry.generator], float(entry.settings["noise"])
+        return lambda X, Y: gauss(Y[:, 0], found.value(X), noise)
     return partial(LOG_DENSITY[entry.generator], noise=float(entry.settings["noise"]))
 
 
@@ -157,6 +160,9 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
     else:
         n, noise, seed = checked_settings(entry)
         settings = {"n": n, "noise": noise, "data_seed": seed}
+    levels = entry.generator in fidelities.SETS
+    if levels:
+        settings["lower"] = _whole(entry.settings.get("lower"), "lower", 1)
     key = key_of([entry.generator, settings])
 
     def make(note: Note) -> tuple[Blocks, str, dict]:
@@ -164,12 +170,16 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
             blocks = iter([letters.grid_points()])
         elif entry.generator in curves.CURVES:
             blocks = iter([curves.points(entry.generator, n)])
+        elif levels:
+            blocks = fidelities.rows_of(entry.generator, n, settings["lower"], noise, seed)
         else:
             blocks = blocks_of(entry.generator, n, noise, seed)
         return blocks, key, {"stage": "generated", "settings": settings}
 
     name = "-".join(f"{k}{v}" for k, v in settings.items())
-    return Recipe(Path(paths["datasets"]) / entry.name / name, frozenset([key]), make, {"n": n, "d": entry.d})
+    rows = n + (len(fidelities.SETS[entry.generator].levels) - 1) * settings["lower"] if levels else n
+    expect = {"n": rows, "d": entry.d}
+    return Recipe(Path(paths["datasets"]) / entry.name / name, frozenset([key]), make, expect)
 
 
 def blocks_of(generator: str, n: int, noise: float, seed: int) -> Blocks:

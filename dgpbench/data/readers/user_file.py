@@ -48,6 +48,8 @@ def file_of(entry: Entry) -> tuple[Path, dict]:
         "drop": list(entry.settings.get("drop") or []),
         "classes": entry.task not in NUMBERS,
     }
+    if entry.level is not None:
+        options["level"] = entry.level
     return _existing(entry), options
 
 
@@ -181,6 +183,11 @@ def columns(
     if dropped & set(targets):
         raise UserError(f"{path}: the target column is also in dataset.drop; take it out of one of them")
     inputs = [i for i in range(count) if i not in dropped and i not in targets]
+    if "level" in options:
+        level = _position(options["level"], count, names, path, "dataset.level")
+        if level not in inputs:
+            raise UserError(f"{path}: the level column is the target or in dataset.drop; take it out there")
+        inputs = [*(i for i in inputs if i != level), level]
     if not inputs:
         raise UserError(f"{path}: no input column is left; shorten dataset.drop")
     return inputs, targets

@@ -11,7 +11,7 @@ from dgpbench.gp.kernels.base import Kernel, Part
 from dgpbench.gp.kernels.compose import Active, Product, Sum
 from dgpbench.gp.kernels.cosine import Cosine
 from dgpbench.gp.kernels.gibbs import Gibbs
-from dgpbench.gp.kernels.linear import Linear, Polynomial
+from dgpbench.gp.kernels.linear import Affine, Linear, Polynomial
 from dgpbench.gp.kernels.periodic import Periodic
 from dgpbench.gp.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 from dgpbench.gp.kernels.white import White
@@ -27,6 +27,7 @@ PARTS: dict[str, Callable[[str, int, bool], Part]] = {
     "periodic": Periodic,
     "cosine": Cosine,
     "linear": Linear,
+    "affine": Affine,
     "polynomial": Polynomial,
     "wiener": Wiener,
     "white": White,

@@ -1,4 +1,4 @@
-"""Kernels of the scaled inner product: linear and polynomial."""
+"""Kernels of the scaled inner product: linear, affine and polynomial."""
 
 from __future__ import annotations
 
@@ -34,6 +34,31 @@ class Linear(Part):
     def between(self, prepared: Prepared, left: tf.Tensor, right: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
         scale = prepared["scale"][:, :, None]
         return tf.reduce_sum(left * right * scale * scale, 0)
+
+
+@dataclass(frozen=True)
+class Affine(Linear):
+    """sum_d variances_d (x_d - centre_d)(x'_d - centre_d): lines that cross zero at a learned centre."""
+
+    def initial(self, variance: float, lengthscale: float, white: float) -> dict[str, np.ndarray]:
+        return super().initial(variance, lengthscale, white) | {f"{self.name}/centre": self.each(0.0)}
+
+    def prepare(self, p: dict[str, tf.Tensor], Z: tf.Tensor) -> Prepared:
+        centre = column(p[f"{self.name}/centre"])
+        return super().prepare(p, Z - tf.transpose(centre)) | {"centre": centre}
+
+    def columns(self, q: Prepared, H: tf.Tensor) -> tf.Tensor:
+        return super().columns(q, H - q["centre"])
+
+    def rows(self, q: Prepared, H: tf.Tensor) -> tf.Tensor:
+        return super().rows(q, H - tf.transpose(q["centre"]))
+
+    def diagonal(self, prepared: Prepared, H: tf.Tensor) -> tf.Tensor:
+        return super().diagonal(prepared, H - prepared["centre"])
+
+    def between(self, prepared: Prepared, left: tf.Tensor, right: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
+        centre = prepared["centre"][:, :, None]
+        return super().between(prepared, left - centre, right - centre, same)
 
 
 @dataclass(frozen=True)

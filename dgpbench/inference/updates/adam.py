@@ -41,6 +41,13 @@ class Adam(Update):
 
 
 @dataclass(frozen=True)
+class AllRowsAdam(Adam):
+    """Adam without minibatches: the bound has parameters for each row."""
+
+    needs_all_rows = "inference=analytic"
+
+
+@dataclass(frozen=True)
 class GradientAscent(Update):
     """A step of the learning rate times the gradient."""
 

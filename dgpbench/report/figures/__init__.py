@@ -43,6 +43,9 @@ KINDS = {
     "budgets": "Hold-out metrics against training time",
     "boundaries": "Decision boundaries",
     "images": "Inducing images",
+    "alpha": "Ranks against alpha",
+    "layers": "How much of each layer is used",
+    "fidelities": "The highest fidelity, predicted",
 }
 
 
