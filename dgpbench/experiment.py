@@ -196,12 +196,8 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
     if split.classes:
         sizes += f", {split.n_classes} classes"
     splits = num_splits(cfg["dataset"], protocol)
-    lines = [
-        (
-            "data",
-            f"{split.dataset}, split {cfg['split']} of {splits} ({protocol['name']}): {sizes}",
-        )
-    ]
+    where = f"{split.dataset}, split {cfg['split']} of {splits} ({protocol['name']})"
+    lines = [("data", f"{where}: {sizes}")]
     lines += [("beware", trap) for trap in split.traps]
     about = f": {model.start(split, seed)}" if hasattr(model, "start") else ""
     lines.append(("model", f"{cfg['model']['name']}{about}"))

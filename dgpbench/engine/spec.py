@@ -59,6 +59,27 @@ class StepSpec:
         return chunk_sizes(self.batch, max(1, limit // self.bound.columns), self.threads)
 
 
+def step_spec(
+    cfg: dict, bound: Bound, update, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
+) -> StepSpec:
+    """The structure of this config's compiled step."""
+    engine = cfg["engine"]
+    return StepSpec(
+        bound=bound,
+        update=update,
+        shapes=tuple((name, v.shape) for name, v in raw.items()),
+        fixed=frozenset(fixed),
+        batch=batch,
+        full_batch=full,
+        precision="float64" if bound.exact else cfg["precision"],
+        chunk_rows=engine["chunk_rows"],
+        threads=threads,
+        xla=(xla := engine["xla"] in ("auto", True) and bound.compiles),
+        device=device,
+        compile_step=xla and "GPU" in device and not update.host,
+    )
+
+
 def chunk_sizes(batch: int, limit: int, threads: int) -> list[int]:
     """Sizes of the column chunks of a batch: at most about `limit`, so that they fit the cache, and enough of
     them to keep every thread busy, since chunks run side by side. Equal sizes where possible: each size is

@@ -13,7 +13,7 @@ from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
 from dgpbench.engine.memory import check_samples
 from dgpbench.engine.platform import choose_device, set_threads, tf
-from dgpbench.engine.spec import StepSpec
+from dgpbench.engine.spec import step_spec
 from dgpbench.engine.trainer import Trainer, get_trainer
 from dgpbench.errors import Diverged, UserError
 from dgpbench.evaluate.loglik import mean_loglik
@@ -279,27 +279,6 @@ class GPModel:
     def inside(self, split, seed: int) -> dict[str, float]:
         """Metrics of the model itself: its bound and its layers' variances."""
         return inside.metrics(self, split, seed)
-
-
-def step_spec(
-    cfg: dict, bound: Bound, update, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
-) -> StepSpec:
-    """The structure of this config's compiled step."""
-    engine = cfg["engine"]
-    return StepSpec(
-        bound=bound,
-        update=update,
-        shapes=tuple((name, v.shape) for name, v in raw.items()),
-        fixed=frozenset(fixed),
-        batch=batch,
-        full_batch=full,
-        precision="float64" if bound.exact else cfg["precision"],
-        chunk_rows=engine["chunk_rows"],
-        threads=threads,
-        xla=(xla := engine["xla"] in ("auto", True) and bound.compiles),
-        device=device,
-        compile_step=xla and "GPU" in device and not update.host,
-    )
 
 
 def _member_seed(seed: int, index: int) -> int:

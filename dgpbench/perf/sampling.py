@@ -93,11 +93,11 @@ def _ours(case: str, system: str, count: int, start: dict | None) -> tuple[Turn,
     from dgpbench.config import compose
     from dgpbench.config.targets import create_method
     from dgpbench.data import load_split
+    from dgpbench.engine.spec import step_spec
     from dgpbench.engine.trainer import Trainer
     from dgpbench.gp import likelihoods
     from dgpbench.gp.parameters import unconstrain
     from dgpbench.gp.start import build
-    from dgpbench.models.gp import step_spec
 
     chain = [f"inference.step={STEP[case]}", "inference.accept=null", f"inference.leapfrog={LEAPFROG}"]
     chain += ["inference.chains=1", "inference.burn_in=1", "inference.thinning=1", f"inference.kept={count}"]

@@ -6,10 +6,11 @@ from dgpbench.config import compose
 from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.platform import choose_device, set_threads, tf
+from dgpbench.engine.spec import step_spec
 from dgpbench.engine.trainer import Trainer
 from dgpbench.gp import start
 from dgpbench.gp.parameters import unconstrain
-from dgpbench.models.gp import JITTER, step_spec
+from dgpbench.models.gp import JITTER
 from dgpbench.perf.cases import MIXED_GPS, Case
 
 __all__ = ["build", "set_threads"]
