@@ -130,7 +130,13 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
 
 def _relations(cfg: dict) -> None:
     check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
-    if is_trial(cfg) and not cfg["protocol"]["validation"]:
+    protocol = cfg["protocol"]
+    if protocol["train_fraction"] == 1 and protocol["name"] != "whole":
+        raise UserError(
+            "protocol.train_fraction=1 leaves no test rows; it must be below 1, or take protocol=whole, "
+            "which scores the training rows"
+        )
+    if is_trial(cfg) and not protocol["validation"]:
         raise UserError(
             "protocol.evaluate=validation needs rows to evaluate; set protocol.validation, e.g. to 0.1"
         )

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dgpbench.config.kernel_names import Term, read
-from dgpbench.inference.base import Bound, Method, Numerics, Update, gp_layers_only
+from dgpbench.inference.base import Bound, Method, Numerics, Update
+from dgpbench.inference.fits import gp_layers_only
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 
 WITH_PSI = ("rbf", "linear", "white")

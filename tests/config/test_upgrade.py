@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dgpbench import config
+from dgpbench.config.keys import later_defaults
 from dgpbench.config.sections import flatten, nested
 from dgpbench.config.upgrade import complete, merged
 from dgpbench.store.scan import parse
@@ -22,7 +23,7 @@ def test_an_old_record_keeps_its_natgrad_section_and_gains_its_later_fields():
     (old, *_) = [r for r in map(json.loads, _lines()) if "step" not in r["config"]["inference"]["natgrad"]]
     before = old["config"]["inference"]["natgrad"]
     after = parse(json.dumps(old).encode())["config"]["inference"]["natgrad"]
-    assert after == before | {"step": "schedule", "direction": "natural"}
+    assert after == before | {"step": "schedule", "direction": "natural", "inner_gamma": None}
     assert set(after) == set(config.compose()["inference"]["natgrad"])
 
 
@@ -43,7 +44,7 @@ def test_every_reference_record_becomes_a_whole_config_of_today_under_its_own_ke
 @pytest.mark.parametrize("words", ["", "model=cvae_50", "model=linear", "likelihood=beta", "dataset=mnist"])
 def test_a_config_of_today_is_complete(words):
     cfg = config.compose(words.split())
-    assert complete(cfg) == cfg | {"dataset": {"train_rows": None} | cfg["dataset"]}
+    assert complete(cfg) == cfg | {"dataset": later_defaults("dataset") | cfg["dataset"]}
 
 
 def test_only_the_fields_of_the_model_and_likelihood_at_hand_are_added():
