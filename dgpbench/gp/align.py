@@ -24,8 +24,8 @@ class AlignLayer(WarpLayer):
     """Static structure: x and the sequence (2, C) go in, g_j(x) (1, C) comes out."""
 
     kind: ClassVar[str] = "align"
-    input_dim: ClassVar[int] = 2  # type: ignore[misc]
-    width: ClassVar[int] = 1  # type: ignore[misc]
+    input_dim: ClassVar[int] = 2
+    width: ClassVar[int] = 1
 
     def describe(self) -> str:
         return f"1 (warped, {self.warps} sequences)"

@@ -71,7 +71,8 @@ def start(
     Inducing inputs are centres of a level's rows, with the nearest y of the level below as f; q(u) starts at
     the posterior mean given the nearest y of its own level.
     """
-    rng, values, fixed = np.random.RandomState(seed), {}, set()
+    rng, fixed = np.random.RandomState(seed), set()
+    values: dict[str, np.ndarray] = {}
     x, below = [X[X[:, -1] == t, :-1] for t in range(levels)], [Y[X[:, -1] == t, 0] for t in range(levels)]
     scale = np.sqrt(X.shape[1] - 1) if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
     for t in range(levels):

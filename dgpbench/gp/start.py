@@ -105,8 +105,8 @@ def build(
     fixed = start.fixed & values.keys()
     inference = merged(later_defaults("inference"), cfg.get("inference", {}))
     made = structure(cfg, values)
-    if start.regression:
-        _best_last(start, made.layers[-1], f"layer{depth - 1}")
+    if start.regression and start.noise is not None:
+        _best_last(start, start.noise, made.layers[-1], f"layer{depth - 1}")
     if inference["hyperparameters"] == "fixed":
         fixed |= {name for name in values if not made.is_variational(name)}
     return made, values, fixed, start.notes
@@ -234,10 +234,10 @@ def _scales(start: Start, settings: dict, last: bool) -> tuple[float, float]:
     return variance, first_guesses.median_distance(start.H)
 
 
-def _best_last(start: Start, layer: GPLayer, name: str) -> None:
+def _best_last(start: Start, noise: float, layer: GPLayer, name: str) -> None:
     """The best q(u) of the last layer, and the noise that goes with it."""
     values, own = start.values, scope(start.values, name)
-    q_mu, q_sqrt, noise = data_start.best_posterior(layer, own, start.noise, start.H, start.Y, start.num_data)
+    q_mu, q_sqrt, noise = data_start.best_posterior(layer, own, noise, start.H, start.Y, start.num_data)
     values |= {f"{name}/q_mu": q_mu, f"{name}/q_sqrt": q_sqrt, "likelihood/variance": np.asarray(noise)}
 
 

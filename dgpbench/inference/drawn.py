@@ -68,7 +68,7 @@ class Drawn(Bound):
     def moments(self, prepared, X, noise, w=(), K: int = 1, joint: bool = True, repeat: int = 1):
         return deep_gp.propagate(self.model, self.layers(prepared), X, noise, w, K, joint, repeat)
 
-    def layers(self, prepared) -> Mapping[str, Any]:
+    def layers(self, prepared) -> dict[str, Any]:
         return prepared["draws"][0]
 
 

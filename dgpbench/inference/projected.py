@@ -26,8 +26,8 @@ class Projected(Bound):
         return max([super().tallest, *(M * (M + 1) // 2 for M in behind)])
 
     def forms(self, batch: int, exact: bool) -> tuple[str, ...]:
-        first, *rest = super().forms(batch, exact)
-        return (first, *("quad" for _ in rest))
+        first = self.model.layers[0].form(batch * self.samples, exact)
+        return (first, *("quad" for _ in self.model.layers[1:]))
 
     def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[Any, dict]:
         return super().prepare(

@@ -44,8 +44,7 @@ def to_gpflow(likelihood: Likelihood, values: Mapping[str, np.ndarray]) -> Any:
     if isinstance(likelihood, Poisson):
         return their.Poisson(binsize=likelihood.bin_size)
     if likelihood.name in NAMES:
-        kind = {"gaussian": their.Gaussian, "gamma": their.Gamma}[likelihood.name]
-        return kind(**own)
+        return their.Gamma(**own) if likelihood.name == "gamma" else their.Gaussian(**own)
     raise UserError(
         f"likelihood {likelihood.name} has no exact counterpart in GPflow; use one of {', '.join(NAMES)}"
     )
