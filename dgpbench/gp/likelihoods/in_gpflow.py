@@ -44,7 +44,8 @@ def to_gpflow(likelihood: Likelihood, values: Mapping[str, np.ndarray]) -> Any:
     if isinstance(likelihood, Poisson):
         return their.Poisson(binsize=likelihood.bin_size)
     if likelihood.name in NAMES:
-        return their.Gamma(**own) if likelihood.name == "gamma" else their.Gaussian(**own)
+        kind: Any = their.Gamma if likelihood.name == "gamma" else their.Gaussian
+        return kind(**own)
     raise UserError(
         f"likelihood {likelihood.name} has no exact counterpart in GPflow; use one of {', '.join(NAMES)}"
     )
