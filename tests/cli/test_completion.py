@@ -53,7 +53,7 @@ def command(tmp_path):
         ("dgpbench run model.kernel=matern1", " =:", ["matern12"]),
         ("dgpbench sweep model=sgp,sg", " =:", ["sgp,sgp500", "sgp,sgpr"]),
         ("dgpbench compare --metric test_r", " =:", ["test_rmse", "test_rmse_std"]),
-        ("dgpbench figures 3.5", " =:", ["3.5", "3.5-steps"]),
+        ("dgpbench figures 3.5", " =:", ["3.5", "3.5-direct", "3.5-steps"]),
     ],
 )
 def test_bash(command, line, breaks, expected):

@@ -10,17 +10,18 @@ from dgpbench.data.generated import letters, synthetic
 from dgpbench.errors import UserError
 
 DRAWN = ["bimodal", "heteroscedastic", "step", "arm8"]
-NOISE = {"bimodal": 1.0, "heteroscedastic": 1.0, "step": 0.05, "arm8": 0.05}
+NOISE = {"bimodal": 1.0, "heteroscedastic": 1.0, "step": 0.05, "arm8": 0.05, "sincs": 0.05}
 HASHES = {
     "bimodal": "7eacfc066dba7ef3303989a80e8393b8dd79c0371c1ceb0d32aa812dec131bcd",
     "heteroscedastic": "b40d3b8c9320c17f254d4d3e66b18988354e555385b7d6bc95da0161daff6b21",
     "step": "08f95c59aac2417d54c37caa69a4ffad4144d73c16efd01b1b8b4ab3cda413cf",
     "arm8": "65f72b5f429cf80f8eb42f5fae8656a7ae9f04ffcde580c92162d470a9066adb",
+    "shifted_sincs": "4f1e74aa963815b4e6c804b75aa43dc84ddb000189a9dda8a1e77d755d70b7be",
     "dgp_letters": "d49f8158b8277cfbdbc5a4c8465c399cd069e33406436c2e82199c7bade8ccfc",
 }
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", [*DRAWN, "sincs"])
 def test_density_integrates_to_one(name):
     X, _ = synthetic.DRAW[name](np.random.RandomState(3), 8, NOISE[name])
     y = np.linspace(-25, 25, 200_001)[:, None]
@@ -61,6 +62,16 @@ def test_bimodal_and_step_by_hand():
     assert synthetic.step_log_density(x - 0.1, np.array([[-1.0]]), 0.5)[0] == pytest.approx(
         -np.log(0.5) - 0.5 * np.log(2 * np.pi)
     )
+
+
+def test_sequences_are_one_sinc_at_three_places():
+    X, Y = synthetic.sincs_draw(np.random.RandomState(0), 3000, 0.05)
+    assert np.unique(X[:, 1]).tolist() == [0, 1, 2] and np.abs(X[:, 0]).max() <= 3
+    late = np.pi * (X[:, 0] - np.array([-0.5, 0.0, 0.5])[X[:, 1].astype(int)])
+    rest = Y[:, 0] - np.sin(late) / late
+    assert np.std(rest) == pytest.approx(0.05, rel=0.05) and abs(np.mean(rest)) < 0.004
+    at = synthetic.sincs_log_density(np.array([[0.5, 2.0], [0.5, 1.0]]), np.array([[1.0], [2 / np.pi]]), 0.5)
+    np.testing.assert_allclose(at, -np.log(0.5) - 0.5 * np.log(2 * np.pi))
 
 
 def test_arm_geometry():
