@@ -26,7 +26,7 @@ def check_priors(priors: Mapping[str, Any]) -> dict[str, list]:
     for name, prior in priors.items():
         field = f"model.priors.{name}"
         if name not in PRIORS:
-            raise UserError(f"unknown key '{field}'{did_you_mean(name, PRIORS)}; priors: {', '.join(PRIORS)}")
+            raise UserError(f"unknown key '{field}'{did_you_mean(name, PRIORS)}")
         if prior is None:
             continue
         shown = f"{field}={show_value(prior)} is not allowed"

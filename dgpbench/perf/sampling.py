@@ -18,7 +18,7 @@ SYSTEMS: dict[str, tuple[str, ...]] = {  # settings of ours beside GPflow's
     "dgpbench-preconditioned": ("precision=float64", "inference.precondition=true"),
 }
 GPFLOW = "gpflow"
-STEP, LEAPFROG = {"coal": 0.1, "pines": 0.05}, 10
+STEP, LEAPFROG = {"coal": 0.05, "pines": 0.05}, {"coal": 40, "pines": 10}
 START = 500  # steps of the Gaussian fit that all begin from
 NAMES = ("layer0/q_mu", "layer0/kernel/rbf/lengthscales", "layer0/kernel/rbf/variance")
 Turn = Callable[[int], np.ndarray]  # trajectories: states (S, coordinates)
@@ -58,7 +58,7 @@ def _row(case: str, system: str, states: np.ndarray, wall: float, cpu: float) ->
         "case": case,
         "system": system,
         "step": STEP[case],
-        "leapfrog": LEAPFROG,
+        "leapfrog": LEAPFROG[case],
         "trajectories": len(states),
         "moved": float((np.diff(states[:, 0]) != 0).mean()),
         "effective": effective,
@@ -99,7 +99,7 @@ def _ours(case: str, system: str, count: int, start: dict | None) -> tuple[Turn,
     from dgpbench.gp.parameters import unconstrain
     from dgpbench.gp.start import build
 
-    chain = [f"inference.step={STEP[case]}", "inference.accept=null", f"inference.leapfrog={LEAPFROG}"]
+    chain = [f"inference.step={STEP[case]}", "inference.accept=null", f"inference.leapfrog={LEAPFROG[case]}"]
     chain += ["inference.chains=1", "inference.burn_in=1", "inference.thinning=1", f"inference.kept={count}"]
     steps = [f"inference.start.steps={START}", f"budget.steps={START + count + 2}"]
     words = [f"experiment={CASES[case]}", f"dataset={case}", "threads=1", *chain, *steps, *SYSTEMS[system]]
@@ -158,7 +158,7 @@ def _theirs(case: str, start: dict[str, Any]) -> Turn:
     helper = gpflow.optimizers.SamplingHelper(
         model.log_posterior_density, [model.V, kernel.lengthscales, kernel.variance]
     )
-    hmc = tfp.mcmc.HamiltonianMonteCarlo(helper.target_log_prob_fn, np.float64(STEP[case]), LEAPFROG)
+    hmc = tfp.mcmc.HamiltonianMonteCarlo(helper.target_log_prob_fn, np.float64(STEP[case]), LEAPFROG[case])
 
     @tf.function
     def sample(count, state, results, seed):

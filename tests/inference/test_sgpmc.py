@@ -168,14 +168,11 @@ def test_chains_resume_to_the_bit_and_keep_what_they_say(sampler):
 def test_chains_have_the_posterior_of_a_conjugate_model(sampler):
     """Gaussian noise, hyperparameters fixed: SGPR's q(u)."""
     X, Y = data(40)
-    more = [
-        "inference.hyperparameters=fixed",
-        "model.likelihood_variance=0.3",
-        "inference.precondition=false",
-    ]
-    more += [f"inference.sampler={sampler}", "inference.leapfrog=4", "inference.kept=1500"]
-    trainer = _run(_words(3, *more, start=60, burn_in=150, steps=1710), X, Y, 1710)
-    values, chain = trainer.values(), trainer.draws(1710)["layer0/q_mu"][:, 0]
+    more = ["inference.hyperparameters=fixed", "model.likelihood_variance=0.3", "inference.kept=700"]
+    more += [f"inference.sampler={sampler}", "inference.leapfrog=4", "inference.step=0.4"]
+    words = _words(3, *more, "inference.precondition=true", start=60, burn_in=100, steps=860)
+    trainer = _run(words, X, Y, 860)
+    values, chain = trainer.values(), trainer.draws(860)["layer0/q_mu"][:, 0]
     A = whitened_design(values, X)
     mean, S = whitened_posterior(A, Y[:, 0], 0.3 * np.ones(len(X)))
     np.testing.assert_allclose(values["layer0/q_mu"][0], mean, atol=1e-6)  # the fit is exact here
@@ -193,7 +190,7 @@ def test_marginal_of_hyperparameters_against_a_grid_of_the_collapsed_bound():
     X, Y = data(20)
     noise = {"likelihood/variance": np.asarray(0.3)}
     more = [*PRIORS[:2], "inference.start.inducing=fixed", "inference.kept=600", "inference.leapfrog=8"]
-    words = _words(4, *more, "inference.precondition=false", start=100, burn_in=100, steps=800)
+    words = _words(4, *more, start=100, burn_in=100, steps=800)
     trainer = _run(words, X, Y, 800, noise, {"likelihood/variance", "layer0/Z"})
     values, draws = trainer.values(), trainer.draws(800)
     names = ["layer0/kernel/rbf/lengthscales", "layer0/kernel/rbf/variance"]

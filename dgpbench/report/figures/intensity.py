@@ -61,8 +61,8 @@ def _runs(units) -> tuple[list[Intensity], list[str]]:
             continue
         try:
             found[unit.record["config_key"]] = _intensity(unit)
-        except (UserError, KeyError) as error:
-            notes.append(f"{unit.record['dataset']} {_label(unit)} is left out: no {error}")
+        except UserError as error:
+            notes.append(f"{unit.record['dataset']} {_label(unit)} is left out: {error}")
     if not found:
         raise Nothing(
             "none of these runs has the rates of counts beside it: records of results/reference come without "
@@ -79,6 +79,8 @@ def _label(unit: Unit) -> str:
 
 def _intensity(unit: Unit) -> Intensity:
     table = read.predictions(unit)
+    if "rate_mean" not in table:
+        raise UserError("its predictions have no rates, which counts alone have")
     x = np.stack([table[name] for name in sorted(table) if name.startswith("x_")], 1)
     order = np.lexsort(x.T[::-1])
     numbers = (table[name][order] for name in ("y", "rate_mean", "rate_q05", "rate_q95"))
