@@ -16,7 +16,7 @@ from dgpbench.models.classics.lbfgs import maximise
 from dgpbench.report.figures import snelson
 from dgpbench.report.figures.picture import Picture, panels
 
-ITERATIONS, STRIDE = 1000, 10  # of L-BFGS, and how many of them lie between two snapshots
+ITERATIONS, STRIDE = 400, 10  # of L-BFGS, and how many of them lie between two snapshots
 LABELS = {"sgpr": "VFE", "fitc": "FITC"}
 
 
