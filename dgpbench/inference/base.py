@@ -73,17 +73,9 @@ class Bound:
         """Entries of `terms` for each row."""
         return self.samples
 
-    @property
-    def noise_dim(self) -> int:
-        return self.model.noise_dim
-
-    @property
-    def input_dim(self) -> int:
-        return self.model.input_dim
-
-    @property
-    def target_dim(self) -> int:
-        return self.model.target_dim
+    noise_dim = property(lambda self: self.model.noise_dim)
+    input_dim = property(lambda self: self.model.input_dim)
+    target_dim = property(lambda self: self.model.target_dim)
 
     @property
     def tallest(self) -> int:
@@ -231,6 +223,7 @@ class Update:
     rates: ClassVar[tuple[str, ...]] = ()  # names of the numbers that `Method.rates` gives
     host: ClassVar[bool] = False  # steps are Python, not part of a compiled block (updates/linesearch.py)
     needs_all_rows: ClassVar[str] = ""  # the setting that takes no minibatches, for the message that says so
+    reduced = ""  # what a user must know of a setting that cannot be met in full
 
     def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """Shapes of the state that a checkpoint keeps, zero at first. `shapes` are the trainable ones."""
@@ -239,10 +232,6 @@ class Update:
     def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, Any]:
         """Advance raw values and slots in place; the objective, and how often a step was refused."""
         raise NotImplementedError
-
-    def note(self) -> str:
-        """What a user should know before the first step; empty where there is nothing."""
-        return ""
 
     def incomplete(self, steps: int) -> str | None:
         """Why training that ended after so many steps has no result; None where it has."""
@@ -253,7 +242,7 @@ class Update:
         return {}
 
     def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
-        """Facts about the steps for the record's checks, by name, such as how well chains mix."""
+        """Facts for the record's checks, such as how well chains mix."""
         return {}
 
 
