@@ -205,6 +205,7 @@ class Update:
     rates: ClassVar[tuple[str, ...]] = ()  # names of the numbers that `Method.rates` gives
     host: ClassVar[bool] = False  # steps are Python, not part of a compiled block (updates/linesearch.py)
     needs_all_rows: ClassVar[str] = ""  # the setting that takes no minibatches, for the message that says so
+    reduced = ""  # what a user must know of a setting that cannot be met in full
 
     def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """Shapes of the state that a checkpoint keeps, zero at first. `shapes` are the trainable ones."""
@@ -213,10 +214,6 @@ class Update:
     def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, Any]:
         """Advance raw values and slots in place; the objective, and how often a step was refused."""
         raise NotImplementedError
-
-    def note(self) -> str:
-        """What a user should know before the first step; empty where there is nothing."""
-        return ""
 
     def incomplete(self, steps: int) -> str | None:
         """Why training that ended after so many steps has no result; None where it has."""
@@ -227,7 +224,7 @@ class Update:
         return {}
 
     def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
-        """Facts about the steps for the record's checks, by name, such as how well chains mix."""
+        """Facts for the record's checks, such as how well chains mix."""
         return {}
 
 

@@ -23,7 +23,7 @@ def effective_samples(chains: np.ndarray) -> np.ndarray:
 
 
 def split_rhat(chains: np.ndarray) -> np.ndarray:
-    """Split R-hat (...) of chains (C, S, ...): 1 where halves of chains are alike: the usual root of a ratio
+    """Split R-hat (...) of chains (C, S, ...): 1 where halves of chains are alike. The usual root of a ratio
     of variances; TensorFlow Probability's potential_scale_reduction has no root."""
     half = chains.shape[1] // 2
     halves = np.concatenate([chains[:, :half], chains[:, -half:]])

@@ -114,8 +114,8 @@ class GPModel:
                 f"{update.needs_all_rows} needs all training rows in each step and in memory; set "
                 f"inference.batch={split.n_train}"
             )
-        if note := update.note():
-            run.note(note)
+        if update.reduced:
+            run.note(update.reduced)
         spec = step_spec(cfg, self.bound, update, raw, fixed, batches.batch, full, self.threads, self.device)
         trainer = get_trainer(spec)
         trainer.reset(

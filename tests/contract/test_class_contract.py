@@ -32,8 +32,11 @@ def unit_config(folder, model, classes=3, *overrides):
     return compose([f"model={model}", *SMALL, *gp, *paths, *data, *overrides])
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("model", MODELS)
+UNITS = [(model, classes) for model in MODELS for classes in (2, 3)]
+UNITS += [pytest.param(model, 2, marks=pytest.mark.slow) for model in ("ep_gpc", "gfitc", "gpmc")]
+
+
+@pytest.mark.parametrize(("model", "classes"), UNITS)
 def test_a_unit_of_classes(model, classes, tmp_path):
     cfg = unit_config(tmp_path, model, classes)
     unit, was_done = run_unit(cfg)

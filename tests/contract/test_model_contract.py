@@ -47,14 +47,15 @@ def is_random(name: str) -> bool:
     model = model_fields(name)
     if model.get("trained_by") == "scikit-learn":
         return True
-    return not model.get("closed_form") and (not model.get("own_training") or "num_inducing" in model)
+    sampled = "num_inducing" in model or model.get("trained_by") == "hmc"
+    return not model.get("closed_form") and (not model.get("own_training") or sampled)
 
 
 def test_models_are_found():
     assert {"linear", "sgp", "sgp500", "dgp2", "dgp3", "dgp4", "dgp5", "kde", "ckde"} <= set(MODELS)
     assert {"cvae_linear", "cvae_50", "cvae_50_50", "cvae_100_100"} <= set(MODELS)
     assert {"mdn", "mdn_1", "mdn_10", "mdn_50"} <= set(MODELS)
-    assert {"gpr", "sgpr", "fitc", "vgp"} <= set(MODELS)
+    assert {"gpr", "sgpr", "fitc", "vgp", "gpmc"} <= set(MODELS)
 
 
 @pytest.mark.slow

@@ -135,11 +135,11 @@ def test_samples_are_kept_within_a_size():
         [*words, "inference.size_mb=0.001"], X, Y
     ).spec.update  # 1000 bytes: 41 times 3 numbers
     assert update.kept == 41
-    assert update.note() == (
+    assert update.reduced == (
         "1000 samples would take 0.024 MB of the parameters file: the last 41 are kept, as "
         "inference.size_mb=0.001 allows"
     )
-    assert not trainer_of(words, X, Y).spec.update.note()
+    assert not trainer_of(words, X, Y).spec.update.reduced
     with pytest.raises(
         UserError, match="one sample of each chain takes 2.4e-05 MB, more than inference.size_mb=1e"
     ):

@@ -184,5 +184,7 @@ def test_what_is_not_possible_is_said_in_one_line():
         with pytest.raises(UserError, match=f"likelihood=bernoulli_logit is not possible with model={name}"):
             create(compose([f"model={name}", "likelihood=bernoulli_logit"]))
     many = split(np.zeros((1_000_000, 1)), np.arange(1_000_000.0)[:, None] % 2)
-    with pytest.raises(UserError, match="model=ep_gpc on 1,000,000 training rows .* rows fit in .*=gfitc"):
+    with pytest.raises(
+        UserError, match="model=ep_gpc on 1,000,000 training rows .* 4,303 rows fit in .*=gfitc"
+    ):
         create(compose(["model=ep_gpc"])).start(many, 0)

@@ -185,3 +185,21 @@ def test_export_onto_a_folder_or_nowhere_is_one_line(capsys, results):
     ):
         with pytest.raises(UserError, match=message):
             show(capsys, results, "--export", str(place))
+
+
+def test_samplers_have_columns_of_how_their_chains_mix(capsys, results):
+    """The worst of the splits; of what is no number, nothing."""
+    assert "rhat" not in rows(capsys, results)[0]
+    for split, (effective, rhat) in enumerate([(80.0, 1.01), (50.0, 1.3), (60.0, "?")]):
+        chains = {"chains": 1, "draws": 100, "effective": effective, "rhat": rhat}
+        made = make_record(
+            make_cfg("yacht", split=split),
+            metrics={"test_loglik": 0.0},
+            training={"checks": {"chains": chains}},
+        )
+        write_unit(results, made)
+    (mean,) = rows(capsys, results, "dataset=yacht")
+    assert mean["effective"] == 50.0 and mean["rhat"] == 1.3
+    each = rows(capsys, results, "dataset=yacht", "--each")
+    assert [row["rhat"] for row in each] == [1.01, 1.3, None]
+    assert rows(capsys, results, "--sort", "test_loglik")[0]["effective"] is None

@@ -39,9 +39,6 @@ class AdaptiveSGHMC(Update):
     reduced: str = ""  # note where `kept` is less than was asked for
     rates = (*ADAM_RATES, "step", "friction")
 
-    def note(self) -> str:
-        return self.reduced
-
     def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         out = adam_slots({name: shapes[name] for name in without(list(shapes), self.names)})
         for name in self.names:

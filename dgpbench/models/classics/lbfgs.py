@@ -52,10 +52,11 @@ class Watch:
             raise StopIteration
 
 
-def maximise(model: Any, run: RunContext, frozen_steps: int = 0) -> dict[str, Any]:
+def maximise(model: Any, run: RunContext, frozen_steps: int = 0, patient: bool = False) -> dict[str, Any]:
     """Train all parameters, kernel and likelihood only after `frozen_steps` iterations; facts for the record.
 
     run.steps is the most iterations of both phases, run.seconds the time after which the next is the last.
+    `patient`: as long as there is any progress, however small.
     """
     import gpflow
 
@@ -72,6 +73,8 @@ def maximise(model: Any, run: RunContext, frozen_steps: int = 0) -> dict[str, An
             if not limit or (result and late):
                 continue
             options = {"maxiter": limit, "maxfun": min(SEARCH * limit, 2**31 - 1)}
+            if patient:
+                options |= {"ftol": 0.0, "gtol": 0.0}
             result = gpflow.optimizers.Scipy().minimize(
                 watch.objective, variables, step_callback=watch.step, compile=False, options=options
             )
