@@ -21,7 +21,7 @@ nytaxi 1420068 8; houseelectric 2049280 11"""
 UNKNOWN_HASH = {"slice", "3droad", "song", "buzz", "nytaxi", "houseelectric", "rectangles_images", "higgs",
                 "susy", "airline"}  # fmt: skip
 OTHERS = {"snelson1d", "csv", "dgp_letters", "bimodal", "heteroscedastic", "step", "arm8", "arm8_rows"}
-OTHERS |= {"airline"}
+OTHERS |= {"airline", "mf_sine", "mf_branin", "mf_currin", "mf_park", "mf_borehole"}
 CLASSES = {  # rows, inputs without row number, classes
     "iris": (150, 4, 3), "wine": (178, 13, 3), "ecoli": (336, 7, 8), "letter": (20000, 16, 26),
     "magic": (19020, 10, 2), "statlog-heart": (270, 13, 2), "ringnorm": (7400, 20, 2),
