@@ -22,6 +22,7 @@ UNKNOWN_HASH = {"slice", "3droad", "song", "buzz", "nytaxi", "houseelectric", "r
                 "susy", "airline"}  # fmt: skip
 OTHERS = {"snelson1d", "csv", "dgp_letters", "bimodal", "heteroscedastic", "step", "arm8", "arm8_rows"}
 OTHERS |= {"airline", "sine", "identity", "waves", "shifted_sincs"}
+OTHERS |= {"mf_sine", "mf_branin", "mf_currin", "mf_park", "mf_borehole"}
 CLASSES = {  # rows, inputs without row number, classes
     "iris": (150, 4, 3), "wine": (178, 13, 3), "ecoli": (336, 7, 8), "letter": (20000, 16, 26),
     "magic": (19020, 10, 2), "statlog-heart": (270, 13, 2), "ringnorm": (7400, 20, 2),

@@ -76,7 +76,7 @@ def test_table_in_the_terminal(capsys, results):
 
 def test_missing_prints_commands_only(capsys, results):
     commands = run(capsys, "S7", "--missing", "--results", results).splitlines()
-    assert len(commands) == 7 and len(set(commands)) == len(commands)  # one sweep per column
+    assert len(commands) == 8 and len(set(commands)) == len(commands)  # one sweep per column
     assert all(command.startswith("dgpbench sweep experiment=dsvi2017_") for command in commands)
 
 
