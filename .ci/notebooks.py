@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 
 import nbformat
-from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -22,10 +21,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
     """The notebook with its outputs, run from top to bottom; raises CellExecutionError where a cell fails."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        manager = AsyncKernelManager(
-            transport="ipc"
-        )  # nothing goes over the network, not even inside the machine
-        NotebookClient(notebook, manager, timeout=300, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times, which differ from run to run
         if cell.cell_type == "code":

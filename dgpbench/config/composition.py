@@ -181,9 +181,11 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
                 f"'{name}' is a field of inference={', '.join(owners)}, and inference="
                 f"{known['inference.name']} has none such; its fields are {', '.join(own)}"
             )
+        hint = did_you_mean(name, [*known, *groups(folders)])
         section = name.split(".")[0]
-        where = f" of {section}={known[f'{section}.name']}" if f"{section}.name" in known else ""
-        raise UserError(f"unknown key '{name}'{where}{did_you_mean(name, [*known, *groups(folders)])}")
+        if not hint and f"{section}.name" in known:
+            hint = f" of {section}={known[f'{section}.name']}"
+        raise UserError(f"unknown key '{name}'{hint}")
 
 
 def _methods_with(name: str, folders: Sequence[Path]) -> list[str]:
