@@ -1,8 +1,8 @@
 """Leaderboard of a table: ranks with bootstrap intervals, win rates, improvability, seconds.
 
 Each dataset counts the same, whatever its number of splits. A method is ranked among those that have a value
-on the same dataset and split; 1 is best, ties share. The intervals say how the numbers move with other datasets
-and splits of the same kind: datasets are drawn with replacement, then splits within each.
+on the same dataset and split; 1 is best, ties share. The intervals say how the numbers move with other
+datasets and splits of the same kind: datasets are drawn with replacement, then splits within each.
 """
 
 from __future__ import annotations

@@ -172,9 +172,7 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
     _known(f"table {name}", tree, OWN_FIELDS | set(CELL_FIELDS))
     _known(f"table {name}, published", tree.get("published", {}), PUBLISHED_FIELDS)
     for variant, change in tree.get("variants", {}).items():
-        _known(
-            f"table {name}, variant {variant}", change, {"suffix", "metric", "better", "unpublished", "about"}
-        )
+        _known(f"table {name}, variant {variant}", change, VARIANT_FIELDS)
     base = {key: value for key, value in tree.items() if key in CELL_FIELDS}
     published = tree.get("published", {})
     rows = [_axis(name, entry) for entry in tree["rows"]]
