@@ -200,6 +200,11 @@ def _grids(table, args: argparse.Namespace) -> list:
         grids.append(frontier(table))
     if args.compare:
         grids.append(comparison(table))
+    if table.spec.board and not grids:
+        from dgpbench.report.leaderboard import board
+
+        grids.append(board(table))
+        grids.append(side_by_side(table, args.show or "both"))
     if args.show or not grids:
         grids.append(side_by_side(table, args.show or "both"))
     return grids

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 SWITCH = "DGPBENCH_CACHE"  # another folder; empty: none
 ENVIRONMENT = re.compile(rb"oc\.env:(\w+)")
@@ -69,21 +70,42 @@ def flush() -> None:
     """Write what is new, whole or not at all. A folder that cannot be written is no reason to complain."""
     for path, entries in _new.items():
         kept = _read(path) | entries
-        text = json.dumps(kept if len(kept) <= LIMIT else entries, sort_keys=True)
-        document = json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "configs": text})
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-            try:
-                with os.fdopen(handle, "w") as file:
-                    file.write(document)
-                os.replace(temporary, path)
-            finally:
-                Path(temporary).unlink(missing_ok=True)
-            others = sorted(path.parent.glob("configs-*.json"), key=lambda p: p.stat().st_mtime)
-            for old in others[:-FILES]:
-                old.unlink(missing_ok=True)
+        write_own(path, "configs", kept if len(kept) <= LIMIT else entries, FILES)
     _new.clear()
+
+
+def write_own(path: Path, name: str, value: Any, files: int) -> None:
+    """Write a value with its checksum, whole or not at all; of files that are named alike so many stay."""
+    text = json.dumps(value, sort_keys=True)
+    document = json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), name: text})
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(document)
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+        others = sorted(path.parent.glob(f"{name}-*.json"), key=lambda p: p.stat().st_mtime)
+        for old in others[:-files]:
+            old.unlink(missing_ok=True)
+
+
+def read_own(path: Path, name: str) -> Any:
+    """The value in a file of `write_own`; None if the file is not ours alone or damaged."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
+                return None
+            document = json.load(file)
+        text = document[name]
+        if hashlib.sha256(text.encode()).hexdigest() != document["sha256"]:
+            return None
+        return json.loads(text)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _name(path: Path, overrides: Sequence[str]) -> str:
@@ -98,18 +120,7 @@ def _stored(path: Path) -> dict[str, dict]:
 
 def _read(path: Path) -> dict[str, dict]:
     """The configs in a file; none if it is not ours alone or damaged."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            facts = os.fstat(file.fileno())
-            if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
-                return {}
-            document = json.load(file)
-        text = document["configs"]
-        if hashlib.sha256(text.encode()).hexdigest() != document["sha256"]:
-            return {}
-        found = json.loads(text)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    found = read_own(path, "configs")
     return found if isinstance(found, dict) else {}
 
 

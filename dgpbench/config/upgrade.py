@@ -6,6 +6,7 @@ completed config has the key of the old one and is as whole as one composed toda
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from dgpbench.config.keys import LATER_DEFAULTS
@@ -22,30 +23,43 @@ def complete(cfg: dict) -> dict:
         out.setdefault("likelihood", {"name": LATER_DEFAULTS["likelihood.name"]})
     if "experiment" in cfg:
         out.setdefault("tuned", None)
-    options = LATER_DEFAULTS | OUTSIDE_KEYS
-    later = nested({name: options[name] for name in options if _concerns(out, *name.split(".", 1))})
-    for section in later:
-        out[section] = merged(later[section], out[section])
+    for section, later in _later(*_kind(out)).items():
+        out[section] = merged(later, out[section])
     return out
+
+
+def _kind(cfg: dict) -> tuple[tuple[str, ...], str, bool, str]:
+    """All that decides which later options concern a config: the same for most records of a scan."""
+    sections = tuple(name for name, section in cfg.items() if isinstance(section, dict))
+    likelihood, model, inference = (
+        section if isinstance(section := cfg.get(name), dict) else {}
+        for name in ("likelihood", "model", "inference")
+    )
+    method = inference.get("_target_", LATER_DEFAULTS["inference._target_"])
+    return sections, str(likelihood.get("name")), "layers" in model, str(method)
+
+
+@lru_cache(maxsize=256)
+def _later(sections: tuple[str, ...], likelihood: str, layers: bool, method: str) -> dict[str, dict]:
+    """Later options that concern such a config, by section."""
+    fits = {
+        "model": lambda field: layers,
+        "likelihood": lambda field: field in LIKELIHOODS.get(likelihood, {}),
+        "inference": lambda field: method == LATER_DEFAULTS["inference._target_"],
+    }
+    options = LATER_DEFAULTS | OUTSIDE_KEYS
+    found = {}
+    for name, value in options.items():
+        section, _, field = name.partition(".")
+        if section in sections and fits.get(section, lambda field: True)(field):
+            found[name] = value
+    return nested(found)
 
 
 def merged(defaults: dict, given: dict) -> dict:
     """`given` over `defaults`, section by section: a mapping that is given may still lack fields."""
-    out = dict(defaults)
+    out = {name: dict(value) if isinstance(value, dict) else value for name, value in defaults.items()}
     for name, value in given.items():
         both = isinstance(value, dict) and isinstance(defaults.get(name), dict)
         out[name] = merged(defaults[name], value) if both else value
     return out
-
-
-def _concerns(cfg: dict, section: str, field: str) -> bool:
-    """True if the config's model, likelihood or method of inference has this later option."""
-    given = cfg.get(section)
-    if not isinstance(given, dict):
-        return False
-    if section == "model":
-        return "layers" in given
-    if section == "likelihood":
-        return field in LIKELIHOODS.get(str(given.get("name")), {})
-    method = LATER_DEFAULTS.get("inference._target_")
-    return section != "inference" or given.get("_target_", method) == method

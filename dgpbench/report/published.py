@@ -144,11 +144,13 @@ def catalogue_name(dataset: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _places() -> dict[tuple[str, str, str], list[Line]]:
-    """Lines by source, table and dataset."""
-    found: dict[tuple[str, str, str], list[Line]] = {}
+def _places() -> dict[tuple[str, ...], list[Line]]:
+    """Lines by source, table and dataset, and by these and the model."""
+    found: dict[tuple[str, ...], list[Line]] = {}
     for line in lines():
-        found.setdefault((line.source, line.table, line.dataset), []).append(line)
+        place = (line.source, line.table, line.dataset)
+        found.setdefault(place, []).append(line)
+        found.setdefault((*place, line.model), []).append(line)
     return found
 
 
@@ -161,7 +163,7 @@ def find(wanted: dict) -> Published | None:
     if not {"source", "table", "dataset"} <= set(wanted):
         return None
     given = [(key, wanted[key]) for key in KEYS[3:] if key in wanted]
-    fitting = _places().get((wanted["source"], wanted["table"], wanted["dataset"]), [])
+    fitting = _places().get(tuple(wanted[key] for key in KEYS[:4] if key in wanted), [])
     fitting = [line for line in fitting if all(getattr(line, key) == value for key, value in given)]
     if len(fitting) > 1:
         raise UserError(

@@ -77,6 +77,7 @@ class Spec:
     italics: bool = False  # where the median Shapiro W is below 0.99
     blank_above: float | None = None
     minus_infinity: float | None = -1000.0  # smaller values are shown as minus infinity
+    board: bool = False  # also shown as a leaderboard
     baseline: str | None = None
     footers: tuple[str, ...] = ()
     printed_footers: dict = field(default_factory=dict)
@@ -109,6 +110,7 @@ OWN_FIELDS = {
     "blank_above",
     "minus_infinity",
     "baseline",
+    "board",
     "footers",
     "printed_footers",
     "variants",
@@ -118,6 +120,9 @@ OWN_FIELDS = {
     "columns",
     "published",
 }
+
+
+VARIANT_FIELDS = {"suffix", "metric", "better", "units", "unpublished", "about"}
 
 
 def names() -> list[str]:
@@ -167,7 +172,7 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
     _known(f"table {name}", tree, OWN_FIELDS | set(CELL_FIELDS))
     _known(f"table {name}, published", tree.get("published", {}), PUBLISHED_FIELDS)
     for variant, change in tree.get("variants", {}).items():
-        _known(f"table {name}, variant {variant}", change, {"suffix", "metric", "unpublished", "about"})
+        _known(f"table {name}, variant {variant}", change, VARIANT_FIELDS)
     base = {key: value for key, value in tree.items() if key in CELL_FIELDS}
     published = tree.get("published", {})
     rows = [_axis(name, entry) for entry in tree["rows"]]
@@ -266,7 +271,7 @@ def with_variant(spec: Spec, name: str) -> Spec:
     for key, place in spec.places.items():
         experiment = f"{place.experiment}{change.get('suffix', '')}" if place.experiment else None
         published = {} if change.get("unpublished") else place.published
-        places[key] = replace(
-            place, experiment=experiment, metric=change.get("metric", place.metric), published=published
-        )
-    return replace(spec, places=places, chosen=(*spec.chosen, name))
+        changed = {name: change[name] for name in ("metric", "better") if name in change}
+        places[key] = replace(place, experiment=experiment, published=published, **changed)
+    units = change.get("units", spec.units)
+    return replace(spec, places=places, units=units, chosen=(*spec.chosen, name))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
-from dgpbench.store import seal
+from dgpbench.store import index, seal
 from dgpbench.store.layout import COMMUNITY, PACKED, RECORD, REFERENCE, labels_of, unit_folders
 from dgpbench.store.migrate import migrate
 from dgpbench.store.schema import SCHEMA_VERSION, validate_record
@@ -169,13 +169,22 @@ def reference_units(results: str | Path, warn: Warn = to_stderr, traces: bool = 
 def packed_units(folder: Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
     """The records of all .jsonl.gz files in a folder."""
     for path in sorted(folder.glob("*.jsonl.gz")):
+        if not traces and (known := index.recall(path)) is not None:
+            yield from (Unit(record, path) for record in known)
+            continue
         bad: list[str] = []
+        read: list[dict] = []
         try:
             for number, line in enumerate(packed_lines(path), 1):
                 try:
-                    yield Unit(parse(line, traces), path)
+                    record = parse(line, traces)
                 except ValueError as error:
                     bad.append(f"line {number} cannot be read and is left out: {error}")
+                    continue
+                read.append(record)
+                yield Unit(record, path)
+            if not traces and not bad:
+                index.remember(path, read)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             warn(f"{path} cannot be read to its end: {error}")
         if bad:

@@ -13,7 +13,7 @@ from dgpbench.report.load import all_tables
 from dgpbench.report.page.board import board
 from dgpbench.report.page.frame import frame
 from dgpbench.report.page.links import Links
-from dgpbench.report.page.papers import figure, papers, told
+from dgpbench.report.page.papers import figure, leaderboards, papers, told
 from dgpbench.report.page.provenance import provenance
 from dgpbench.report.page.runs import MOST, latest, run_list, run_pages
 from dgpbench.store.scan import Unit
@@ -35,6 +35,7 @@ def pages(units: Sequence[Unit], results: Path, output: Path) -> tuple[dict[str,
         drawn = "".join(figure(picture, "") for picture in pictures)
         parts.append(("curves", "Curves, calibration, seconds", drawn + told("Not drawn", left)))
         parts.append(("single", "Single runs", run_list(own, links)))
+    parts.append(("leaderboard", "Leaderboard", leaderboards(units, results)))
     parts += [("papers", "Papers", paper), ("provenance", "Provenance", provenance(units))]
     menu = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in parts)
     body = "".join(

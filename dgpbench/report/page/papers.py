@@ -8,12 +8,15 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from dgpbench.report import figures
+from dgpbench.report import figures, specs
 from dgpbench.report.calibration import calibration
 from dgpbench.report.compare import comparison
 from dgpbench.report.figures.picture import Nothing, Picture
 from dgpbench.report.frontier import frontier
 from dgpbench.report.grid import Grid, Line
+from dgpbench.report.leaderboard import board
+from dgpbench.report.load import tables_of
+from dgpbench.report.notes import title
 from dgpbench.report.overview import overview
 from dgpbench.report.page.links import Links
 from dgpbench.report.render.html import render
@@ -68,11 +71,28 @@ def _table(table: Table, pictures: Sequence[Picture], links: Links) -> str:
     summary = f"<summary><b>{escape(' '.join((table.spec.name, *table.spec.chosen)))}</b> "
     summary += f"{escape(table.spec.title)} <small>{state}</small></summary>"
     html = render(_prepared(side_by_side(table), name, links))
-    for title, grids in _further(table) if begun else ():
+    for heading, grids in _further(table) if begun else ():
         inside = "".join(render(replace(_prepared(g, name, links), missing=(), blocks=())) for g in grids)
-        html += f"<details><summary>{escape(title)}</summary>{inside}</details>"
+        html += f"<details><summary>{escape(heading)}</summary>{inside}</details>"
     html += "".join(figure(picture, f"dgpbench figures {picture.name}") for picture in pictures)
     return f'<details class="paper" id="t-{escape(name)}"{" open" if own else ""}>{summary}{html}</details>'
+
+
+def leaderboards(units: Sequence[Unit], results: Path) -> str:
+    """The leaderboards of the tables that are one, a fold for each metric, and accuracy against seconds."""
+    html = ""
+    for spec in (found for name in specs.names() if (found := specs.load(name)).board):
+        others = [
+            specs.load(spec.name, [name]) for name in spec.variants if spec.variants[name].get("better")
+        ]
+        first, *rest = tables_of([spec, *others], units, results)
+        html += render(board(first))
+        folds = [(title(table), board(table)) for table in rest]
+        folds.append(("Accuracy against training seconds", frontier(first)))
+        for number, (heading, grid) in enumerate(folds if first.done else ()):
+            inside = render(replace(grid, name=f"{spec.name}-fold{number}"))
+            html += f"<details><summary>{escape(heading)}</summary>{inside}</details>"
+    return html
 
 
 def _further(table: Table) -> list[tuple[str, list[Grid]]]:

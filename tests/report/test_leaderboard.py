@@ -1,0 +1,69 @@
+"""The leaderboard's numbers against SciPy and counting by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from dgpbench.report import specs
+from dgpbench.report.cells import Records
+from dgpbench.report.leaderboard import board, by_dataset, duels, intervals
+from dgpbench.report.table import build
+
+NAN = math.nan
+
+
+def test_ranks_wins_and_gaps_by_hand():
+    values = np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 1.0], [NAN, 2.0, 4.0]])
+    found = duels(values, "higher", ratio=False)
+    np.testing.assert_array_equal(found.ranks, [[3, 1, 2], [1.5, 1.5, 3], [NAN, 2, 1]])
+    np.testing.assert_array_equal(found.wins, [[0, 1, 0.5], [0.75, 0.75, 0], [NAN, 0, 1]])
+    np.testing.assert_array_equal(found.gaps, [[2, 0, 1], [0, 0, 4], [NAN, 2, 0]])
+    errors = duels(np.array([[4.0, 1.0, 2.0]]), "lower", ratio=True)
+    np.testing.assert_allclose(errors.gaps, [[0.75, 0.0, 0.5]])  # the best would save three quarters
+    np.testing.assert_array_equal(errors.ranks, [[3, 1, 2]])
+
+
+def test_ranks_are_scipys():
+    values = np.random.default_rng(0).integers(0, 4, (50, 6)).astype(float)
+    np.testing.assert_array_equal(duels(values, "lower", True).ranks, rankdata(values, axis=1))
+    np.testing.assert_array_equal(duels(values, "higher", False).ranks, rankdata(-values, axis=1))
+
+
+def test_every_dataset_counts_the_same():
+    statistic = np.array([[1.0], [1.0], [1.0], [5.0], [NAN]])
+    assert by_dataset(statistic, np.array(["a", "a", "a", "b", "b"]))[0] == 3.0
+
+
+def test_bootstrap_of_many_datasets_is_the_normal_interval():
+    """Of means of 400 datasets of one split each: mean +- 1.96 deviations over the root of 400."""
+    values = np.random.default_rng(1).normal(2.0, 1.0, (400, 1))
+    low, high = intervals(values, np.arange(400))
+    error = values.std() / 20
+    assert low[0] == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
+    assert high[0] == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
+    same = intervals(np.full((6, 1), 3.0), np.array(list("aabbcc")))
+    assert (same[0][0], same[1][0]) == (3.0, 3.0)
+
+
+def test_the_board_sorts_by_rank_and_an_empty_one_says_so():
+    table = build(specs.load("leaderboard"), Records([]))
+    assert "none of these has been run yet" in board(table).notes
+    for (row, column), cell in table.cells.items():
+        if column in ("sgp", "dgp2", "linear") and row in ("boston", "energy"):
+            score = {"dgp2": -1.0, "sgp": -2.0, "linear": -3.0}[column]
+            cell.values = {0: score, 1: score - 0.5}
+    found = board(table)
+    assert [line.heads[0] for line in found.lines] == ["dgp2", "sgp", "linear"]
+    assert [e.text for e in found.lines[1].entries] == [
+        "2.00 [2.00, 2.00]",
+        "50% [50%, 50%]",
+        "1.000",
+        "2",
+        "4",
+        "",
+    ]
+    assert list(found.data["rank"]) == [1.0, 2.0, 3.0]
+    rmse = specs.load("leaderboard", ["rmse"])
+    assert {place.better for place in rmse.places.values()} == {"lower"}
