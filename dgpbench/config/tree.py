@@ -105,9 +105,9 @@ def fields(path: Path, prefix: str = "") -> list[tuple[str, str, str]]:
 def main_fields() -> list[tuple[str, str, str]]:
     """The fields a user may set, with their defaults, whatever the choice in each group."""
     root = conf_dir()
-    shared = {"protocol": "_base", "model": "_gp", "inference": "_base", "budget": "default"}
+    shared = ("protocol", "_base"), ("model", "_gp"), ("inference", "_base"), ("budget", "default")
     rows = fields(root / "config.yaml")
-    for group, stem in shared.items():
+    for group, stem in (*shared, ("budget", "_base")):
         if group == "model":
             default = fields(root / "model" / "dgp2.yaml", "model.")
             rows += [row for row in default if row[0] == "model.layers"]

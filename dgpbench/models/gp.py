@@ -131,7 +131,8 @@ class GPModel:
         if run.stop and run.stop.rule == "validation":
             run.note(
                 f"validation stop: {len(split.rows_valid):,} training rows are looked at, not trained on "
-                f"(protocol.validation={cfg['protocol']['validation']:g})"
+                f"(protocol.validation={cfg['protocol']['validation']:g}; rows "
+                f"{', '.join(map(str, np.sort(split.rows_valid)[:5]))}, ... of the source)"
             )
             score = partial(self._test_loglik, trainer, split.on_validation(), run.seed)
         try:
