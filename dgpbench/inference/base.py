@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dgpbench.config.schema import Field
-from dgpbench.inference.ask import Batch, Oracle
 from dgpbench.inference.lazy import lazy
 from dgpbench.inference.step import Batch, Oracle
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from dgpbench.inference.base import Gradients, Pairs, Values
+    from dgpbench.inference.base import Bound, Gradients, Pairs, Values
 
 
 class Batch(NamedTuple):
@@ -28,6 +28,7 @@ class Oracle(Protocol):
     slots: dict[str, tf.Variable]  # state of the update
     rates: dict[str, tf.Variable]  # numbers that its steps depend on
     num_data: tf.Variable  # N
+    jitter: tf.Variable
 
     def __call__(
         self,
@@ -42,6 +43,9 @@ class Oracle(Protocol):
 
     def full_batch(self, step) -> Batch:
         """All training rows."""
+
+    def of(self, bound: Bound) -> Oracle:
+        """The same variables under another bound, for an update in phases."""
 
     def key(self, batch: Batch, stream: int) -> tf.Tensor:
         """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""

@@ -51,7 +51,7 @@ def read_regular(path: str | Path, limit: int = MAX_BYTES) -> bytes:
 def parse_json(content: bytes) -> Any:
     """The value of a JSON text. ValueError for what JSON does not know (NaN, infinity), for numbers that
     overflow, and for text that is no Unicode."""
-    careful = {"parse_float": _real, "parse_int": _whole} if _LARGE.search(content) else {}
+    careful: dict[str, Any] = {"parse_float": _real, "parse_int": _whole} if _LARGE.search(content) else {}
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_no_number, **careful)
         if b"\\u" in content:  # half of a surrogate pair has no encoding, and could never be printed
