@@ -95,17 +95,17 @@ lint: $(STAMP)  ## check style, format and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-$(DOCS): constraints-docs.txt requirements-docs.lock $(STAMP)
+$(DOCS): .ci/constraints-docs.txt .ci/requirements-docs.lock $(STAMP)
 	@echo "Installing what the documentation site and the notebooks need into $(VENV) (once)"
-	@$(PIP) --no-deps --require-hashes -r requirements-docs.lock || { [ "$(LOCK)" != strict ] || exit 1; \
-	  echo "note: not all files of requirements-docs.lock can be had here; the same versions without their sha256" >&2; \
-	  $(PIP) -c constraints.txt -c constraints-docs.txt -e '.[docs]'; }
+	@$(PIP) --no-deps --require-hashes -r .ci/requirements-docs.lock || { [ "$(LOCK)" != strict ] || exit 1; \
+	  echo "note: not all files of .ci/requirements-docs.lock can be had here; the same versions without their sha256" >&2; \
+	  $(PIP) -c constraints.txt -c .ci/constraints-docs.txt -e '.[docs]'; }
 	@touch $@
 
 docs: $(DOCS)  ## the documentation site, site/index.html (Python 3.11 or later): from the disk, without network
 	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { \
 	  echo "the site needs Python 3.11 or later: make clean, then make docs PYTHON=python3.11" >&2; exit 1; }
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q && echo "site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q -f .ci/mkdocs.yml && echo "site/index.html"
 
 repro: $(STAMP)  ## run the published tables' cells, in the order of cells.txt, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)

@@ -1,5 +1,5 @@
-"""Write requirements.lock and requirements-docs.lock: the versions of constraints.txt and of
-constraints-docs.txt, with the sha256 of every file that pip may take.
+"""Write requirements.lock and .ci/requirements-docs.lock: the versions of constraints.txt and of
+.ci/constraints-docs.txt, with the sha256 of every file that pip may take.
 
     python .ci/lock.py            # asks the package index that pip is set to
 
@@ -80,8 +80,10 @@ def lines(index: str, constraints: Path) -> Iterator[str]:
 def main() -> None:
     index = index_url()
     for kind in ("", "-docs"):
-        source, lock = ROOT / f"constraints{kind}.txt", ROOT / f"requirements{kind}.lock"
-        head = f"# Made by .ci/lock.py from {source.name}: pip install --require-hashes -r {lock.name}"
+        place = ROOT / ".ci" if kind else ROOT
+        source, lock = place / f"constraints{kind}.txt", place / f"requirements{kind}.lock"
+        names = [path.relative_to(ROOT) for path in (source, lock)]
+        head = f"# Made by .ci/lock.py from {names[0]}: pip install --require-hashes -r {names[1]}"
         text = "\n".join([head, *lines(index, source)]) + "\n"
         lock.write_text(text)
         print(f"{text.count('==')} packages, {text.count('--hash')} files in {lock.name}")

@@ -100,10 +100,10 @@ def test_the_lock_of_the_docs_is_complete():
 
     extra = re.search(r"^docs = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[1]
     names = {re.match(r"[\w-]+", text)[0] for text in re.findall(r'"([^"]+)"', extra)}
-    lines = (ROOT / "constraints-docs.txt").read_text().splitlines()[1:]
+    lines = (ROOT / ".ci/constraints-docs.txt").read_text().splitlines()[1:]
     pins = {line.partition("==")[0] for line in lines}
     assert names == {"mkdocs-material", "mkdocstrings", "nbclient", "ipykernel"} and names <= pins
-    lock = (ROOT / "requirements-docs.lock").read_text()
+    lock = (ROOT / ".ci/requirements-docs.lock").read_text()
     assert all(f"{line} \\\n    --hash=sha256:" in lock for line in lines)
 
 
