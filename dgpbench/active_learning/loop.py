@@ -14,7 +14,6 @@ from dgpbench.data.split import Split
 from dgpbench.experiment import evaluation_protocol, run_seed
 
 POOLS = ("train", "all")
-PARTS = ("test", "rest", "seen", "pool")
 
 
 @dataclass(frozen=True)
