@@ -187,14 +187,12 @@ def test_resumed_runs_end_in_the_same_bits():
     [
         (["inference=sghmc", "budget.steps=20000"], "model.whiten=false is for inference=dsvi, gd"),
         (["inference=joint", "precision=float64"], "inference=joint has coordinates of its own"),
-        (["inference=locations"], "inference=locations has coordinates of its own"),
         (
             ["inference=ngd_adam", "inference.natgrad.parameterisation=natural_sqrt"],
             "natural_sqrt needs a whitened",
         ),
         (["inference=iwvi", "model=lv_gp"], "needs inference.bound=vi; it is iwvi"),
         (["inference=dsvi", "precision=float32"], "use precision=mixed or float64"),
-        (["+model.layer_overrides.0.whiten=true"], "layer_overrides"),
     ],
 )
 def test_what_does_not_fit_is_refused(words, message):
