@@ -43,7 +43,8 @@ def test_every_reference_record_becomes_a_whole_config_of_today_under_its_own_ke
 @pytest.mark.parametrize("words", ["", "model=cvae_50", "model=linear", "likelihood=beta", "dataset=mnist"])
 def test_a_config_of_today_is_complete(words):
     cfg = config.compose(words.split())
-    assert complete(cfg) == cfg | {"dataset": {"train_rows": None} | cfg["dataset"]}
+    facts = {"train_rows": None, "scaled": True, "bin_size": None}  # those that few datasets state
+    assert complete(cfg) == cfg | {"dataset": facts | cfg["dataset"]}
 
 
 def test_only_the_fields_of_the_model_and_likelihood_at_hand_are_added():
