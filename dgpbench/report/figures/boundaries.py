@@ -47,7 +47,9 @@ def boundary(unit: Unit, family: str) -> Boundary:
 def picture(spec, units) -> Picture:
     found: dict[tuple[str, int], Boundary] = {}
     lacking = []
-    for unit in units:
+    for unit in sorted(
+        units, key=lambda u: -(u.record["config"]["budget"]["steps"] or 0)
+    ):  # the longest of each
         family = next((f for f, names in ROWS.items() if unit.record["model"] in names), None)
         if family is None or unit.record["sizes"]["inputs"] != 2:
             continue

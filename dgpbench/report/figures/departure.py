@@ -73,7 +73,7 @@ def picture(spec, units) -> Picture:
     frame = pd.concat([c.trace.assign(method=LABELS[name]) for name, c in found.items()])
 
     def paint(figure, theme):
-        for column, (name, c) in zip(panels(figure, 4, 2).T, found.items(), strict=True):
+        for column, (name, c) in zip(panels(figure, 4, 2, sharey="row").T, found.items(), strict=True):
             values = c.model.values
             snelson.paint_band(column[0], x, *bands[name], theme["colours"][2])
             column[0].plot(values["X"], values["Y"], ".", ms=4, color=theme["colours"][1])
