@@ -1,8 +1,8 @@
 """Packed files read before, without traces: a fifth of the time, from the user's cache folder.
 
-An entry is found by the bytes of the packed file and the source of the packages that read and complete records.
-It holds each config once for all its splits and seeds. What another user owns or may write, and what is
-damaged, is left aside; so is everything where there is no cache folder (DGPBENCH_CACHE).
+An entry is found by the bytes of the packed file and the source of the packages that read records. It
+holds each config once for all its splits and seeds. What another user owns or may write, and what is damaged,
+is left aside; so is everything where there is no cache folder (DGPBENCH_CACHE).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from dgpbench.config.remembered import folder, read_own, write_own
 
@@ -23,7 +24,7 @@ LEAST = 50_000  # bytes; smaller files are read as quickly
 def recall(path: Path) -> list[dict] | None:
     """The records of a packed file, if it was read before as it is; their nested sections are shared."""
     place = _place(path)
-    found = read_own(place, NAME) if place else None
+    found: Any = read_own(place, NAME) if place else None
     try:
         configs, records = found["configs"], found["records"]
         return [
@@ -40,7 +41,8 @@ def remember(path: Path, records: Sequence[dict]) -> None:
     if place is None:
         return
     numbers: dict[str, int] = {}
-    configs, kept = [], []
+    configs: list[dict] = []
+    kept: list[list] = []
     for record in records:
         shared = {name: part for name, part in record["config"].items() if name not in ("split", "seed")}
         text = json.dumps(shared, sort_keys=True)
