@@ -45,7 +45,7 @@ def remember(path: Path, records: Sequence[dict]) -> None:
     kept: list[list] = []
     for record in records:
         shared = {name: part for name, part in record["config"].items() if name not in ("split", "seed")}
-        text = json.dumps(shared, sort_keys=True)
+        text = json.dumps(shared)
         if text not in numbers:
             numbers[text] = len(configs)
             configs.append(shared)
