@@ -197,8 +197,8 @@ def _set(tree: dict, path: list[str], value: Any) -> None:
     """Set a field that is there; Hydra explains one that is not."""
     *parents, leaf = path
     for name in parents:
-        found = tree.get(name)
-        tree = found if isinstance(found, dict) else {}
+        inner = tree.get(name)
+        tree = inner if isinstance(inner, dict) else {}
     if leaf not in tree or isinstance(tree[leaf], dict):
         raise _NotPlainError
     tree[leaf] = value

@@ -76,7 +76,7 @@ def flush() -> None:
 
 def write_own(path: Path, name: str, value: Any, files: int) -> None:
     """Write a value with its checksum, whole or not at all; of files that are named alike so many stay."""
-    text = json.dumps(value, sort_keys=True)
+    text = json.dumps(value)
     document = json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), name: text})
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Packed files read before, without traces: a fifth of the time, from the user's cache folder.
 
-An entry is found by the bytes of the packed file and the source of the packages that read and complete
-records. It holds each config once for all its splits and seeds. What another user owns or may write, and
-what is damaged, is left aside; so is everything where there is no cache folder (DGPBENCH_CACHE).
+An entry is found by the bytes of the packed file and the source of the packages that read records. It
+holds each config once for all its splits and seeds. What another user owns or may write, and what is damaged,
+is left aside; so is everything where there is no cache folder (DGPBENCH_CACHE).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def remember(path: Path, records: Sequence[dict]) -> None:
         return
     numbers: dict[str, int] = {}
     configs: list[dict] = []
-    kept = []
+    kept: list[list] = []
     for record in records:
         shared = {name: part for name, part in record["config"].items() if name not in ("split", "seed")}
-        text = json.dumps(shared, sort_keys=True)
+        text = json.dumps(shared)
         if text not in numbers:
             numbers[text] = len(configs)
             configs.append(shared)

@@ -51,9 +51,11 @@ def read_regular(path: str | Path, limit: int = MAX_BYTES) -> bytes:
 def parse_json(content: bytes) -> Any:
     """The value of a JSON text. ValueError for what JSON does not know (NaN, infinity), for numbers that
     overflow, and for text that is no Unicode."""
-    careful: dict[str, Any] = {"parse_float": _real, "parse_int": _whole} if _LARGE.search(content) else {}
+    real, whole = (_real, _whole) if _LARGE.search(content) else (None, None)  # None: the quick ones
     try:
-        value = json.loads(content.decode("utf-8"), parse_constant=_no_number, **careful)
+        value = json.loads(
+            content.decode("utf-8"), parse_float=real, parse_int=whole, parse_constant=_no_number
+        )
         if b"\\u" in content:  # half of a surrogate pair has no encoding, and could never be printed
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError:
