@@ -66,11 +66,14 @@ def tilted(mean: tf.Tensor, var: tf.Tensor, sign: tf.Tensor, epsilon: float) -> 
 
 
 def renewed(prior: Prior, sites: Sites, sign: tf.Tensor, epsilon: float) -> Sites:
-    """The sites that match the moments of their tilted distributions, all at once."""
+    """The sites that match the moments of their tilted distributions, all at once. One whose cavity is no
+    distribution stays."""
     mean, var = cavity(posterior(prior, sites), sites)
     _, slope, curvature = tilted(mean, var, sign, epsilon)
     left = 1.0 - var * curvature
-    return Sites(curvature / left, (slope + mean * curvature) / left)
+    new = Sites(curvature / left, (slope + mean * curvature) / left)
+    proper = (var > 0.0) & (left > 0.0)
+    return Sites(*(tf.where(proper, b, a) for a, b in zip(sites, new, strict=True)))
 
 
 def change(old: Sites, new: Sites) -> tf.Tensor:

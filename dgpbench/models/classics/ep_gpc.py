@@ -47,8 +47,8 @@ class FullEP(tf.Module):
         held = ep.Prior(*map(tf.stop_gradient, prior))
         sites = ep.settle(held, self.held_sites(), self.sign, self.epsilon)
         loss = -ep.log_evidence(prior, ep.Sites(*map(tf.stop_gradient, sites)), self.sign, self.epsilon)
-        for variable, value in zip(self.sites, sites, strict=True):
-            variable.assign(value)
+        for variable, value in zip(self.sites, sites, strict=True):  # afresh after a failure
+            variable.assign(tf.where(tf.math.is_finite(loss), value, tf.zeros_like(value)))
         return loss
 
     def held_sites(self) -> ep.Sites:

@@ -29,18 +29,23 @@ class Watch:
         return time.perf_counter() - self.began
 
     def objective(self) -> tf.Tensor:
-        """The loss. Where a Cholesky factor fails it is far worse than before: the line search goes back."""
+        """The loss. Where it is not finite or a Cholesky factor fails, it is far worse than before: the line
+        search goes back."""
         self.evaluations += 1
+        at = f"at iteration {self.steps}"
         try:
             value = self._objective()
+            reason = f"the evidence is not finite {at}"
         except tf.errors.InvalidArgumentError as error:
-            self.refused += 1
-            if self.refused > REFUSALS or not math.isfinite(self.loss):
-                raise Diverged(f"no Cholesky factor at iteration {self.steps}: {_first(error)}") from None
-            nothing = tf.add_n([0.0 * tf.reduce_sum(v) for v in self._variables])
-            return nothing + self.loss + abs(self.loss) + 1.0
-        self.loss = float(value)
-        return value
+            value, reason = math.nan, f"no Cholesky factor {at}: {_first(error)}"
+        if math.isfinite(float(value)):
+            self.loss = float(value)
+            return value
+        self.refused += 1
+        if self.refused > REFUSALS or not math.isfinite(self.loss):
+            raise Diverged(reason)
+        nothing = tf.add_n([0.0 * tf.reduce_sum(v) for v in self._variables])
+        return nothing + self.loss + abs(self.loss) + 1.0
 
     def step(self, *_) -> None:
         """One iteration has ended; StopIteration when the time is over."""
