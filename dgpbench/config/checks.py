@@ -132,8 +132,8 @@ def _relations(cfg: dict) -> None:
     protocol = cfg["protocol"]
     if protocol["train_fraction"] == 1.0 and protocol["name"] != "whole":
         raise UserError(
-            "protocol.train_fraction=1 is not allowed: it leaves no test rows; protocol.train_fraction must be "
-            "below 1, or use protocol=whole, which scores the training rows"
+            "protocol.train_fraction=1 is not allowed: it leaves no test rows; protocol.train_fraction must "
+            "be below 1, or use protocol=whole, which scores the training rows"
         )
     _for_gps(cfg)
     method = create_method(cfg)
