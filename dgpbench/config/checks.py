@@ -133,7 +133,7 @@ def _relations(cfg: dict) -> None:
     if protocol["train_fraction"] == 1.0 and protocol["name"] != "whole":
         raise UserError(
             "protocol.train_fraction=1 is not allowed: it leaves no test rows; protocol.train_fraction must "
-            "be below 1, or use protocol=whole, which scores the training rows"
+            "be above 0 and below 1, or use protocol=whole, which scores the training rows"
         )
     _for_gps(cfg)
     method = create_method(cfg)
