@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dgpbench.config.schema import NUMBERS
 from dgpbench.errors import Diverged, UserError
 from dgpbench.evaluate.classes import ClassScorer
 from dgpbench.evaluate.counts import CountScorer
@@ -94,7 +95,7 @@ def evaluate(
     began, watch = time.perf_counter(), Stopwatch()
     scorer: Any = SCORERS[split.task](split, protocol, seed, len(X), threads)
     samples = protocol["test_samples"]
-    if not split.n_classes:
+    if split.task in NUMBERS:
         size = chunk_rows(samples, protocol["draws"], Y.shape[1])
     else:  # class probabilities are all there is: no draws, no other density
         size, density = chunk_rows(samples, samples, split.n_classes), None

@@ -110,7 +110,7 @@ def _compiled_predict(bound: Bound, samples: int, nodes: int):
     class probabilities (1, N, C). In float64."""
     model, likelihood = bound.model, bound.model.likelihood
 
-    @tf.function(reduce_retracing=True)
+    @tf.function  # one graph for each size: rows are counted in it
     def run(prepared, X, seed):
         N = X.shape[0]
         rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
@@ -129,7 +129,7 @@ def _compiled_predict(bound: Bound, samples: int, nodes: int):
 def _compiled_density(bound: Bound, samples: int, nodes: int, each_by: int):
     """log p(y | sample) (S, N) for rows X (N, D), Y (N, P), each by so many nodes."""
 
-    @tf.function(reduce_retracing=True)
+    @tf.function  # one graph for each size: rows are counted in it
     def run(prepared, X, Y, seed):
         mean, var, _, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
         Ys = tf.tile(tf.transpose(Y), (1, samples))

@@ -13,6 +13,7 @@ from dgpbench.gp.likelihoods.discrete import Poisson
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.mixing import effective_samples, split_rhat
 from dgpbench.inference.sgpmc import log_prior
+from dgpbench.models.gp import GPModel
 
 PRIORS = [
     "model.priors.lengthscale=[gamma,2.0,1.5]",
@@ -237,3 +238,18 @@ def test_bad_settings_are_one_line(words, said):
     with pytest.raises(UserError, match=said) as error:
         compose(words)
     assert "\n" not in str(error.value)
+
+
+def test_predictions_of_draws_do_not_depend_on_how_rows_are_grouped():
+    X, Y = data(12)
+    values = trainer_of(_words(3), X, Y).values()
+    del values["likelihood/variance"]
+    draws = np.random.RandomState(0).randn(4, 1, 3)
+    model = GPModel(compose([*_words(3), "likelihood=poisson", "threads=1"]))
+    model.load_parameters(values | {"likelihood/bin_size": np.asarray(0.5), "draws/layer0/q_mu": draws})
+    Y = np.abs(Y).round()
+    whole = model.log_density(X, Y, 4, 0)
+    parts = [model.log_density(X[a:b], Y[a:b], 4, 0) for a, b in ((0, 7), (7, 12))]
+    assert whole.shape == (4, 12)
+    np.testing.assert_allclose(np.concatenate(parts, 1), whole, atol=1e-8)
+    assert model.predict(X[:7], 40, 0).rates.shape == (40, 7, 1)
