@@ -155,7 +155,7 @@ def _relations(cfg: dict) -> None:
         )
     if reason := method.refuses(cfg["model"], cfg["likelihood"]["name"]):
         raise UserError(reason)
-    if cfg["model"].get("priors") and not getattr(method, "takes_priors", False):
+    if cfg["model"].get("priors") and "layers" in cfg["model"] and not method.takes_priors:
         raise UserError(
             f"model.priors are for a sampler of hyperparameters, and inference={cfg['inference']['name']} is "
             "none; use inference=sgpmc or leave them out"

@@ -58,7 +58,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     elif rule != "published":
         train_rows = entry.train_rows if own_test(own, protocol) else None
         train, test = _divide(data.X, Y, classes, train_rows, protocol, split)
-    if protocol["train_fraction"] == 1.0 and not len(test):
+    if protocol["name"] == "whole" and not len(test):
         test = np.sort(train)
     if min(len(train), len(test)) < 1:
         raise UserError(
@@ -136,7 +136,7 @@ def _scaled(
     if entry.task == "regression":
         y_mean, y_std = scale_targets(Y, scaled_by, scaling, likelihood, seen)
     traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
-    if len(train) and np.array_equal(np.sort(train), np.sort(test)):
+    if protocol["name"] == "whole":
         traps.append("every row trains: the scores are those of the training rows")
     if protocol.get("row_number") and entry.row_number is not None:
         traps.append("the row number is among the inputs: where rows are sorted by class, it tells the class")

@@ -163,7 +163,8 @@ class SGPMC(Method):
         s = self.settings
         adam = {"learning_rate": float(s["start"]["learning_rate"]), "lr_decay": 1.0}
         adam |= {"lr_decay_steps": 1.0, "lr_staircase": 1.0}
-        natural = {"gamma": float(s["start"]["gamma"]), "gamma_initial": 1e-3, "gamma_ramp": 50.0}
+        natural = {name: float(s["start"]["gamma"]) for name in ("gamma", "inner_gamma")}
+        natural |= {"gamma_initial": 1e-3, "gamma_ramp": 50.0}
         natural |= {"gamma_decay": 1.0, "gamma_decay_steps": 1.0}
         return adam | natural | {"step": float(s["step"]), "accept": float(s["accept"] or 0.8)}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from dgpbench.config.keys import settings
+from dgpbench.config.upgrade import complete
 from dgpbench.progress import clock
 from dgpbench.store.scan import scan
 from dgpbench.sweep.plan import Plan
@@ -119,7 +120,7 @@ def _like(cfg: dict, data_hash: str | None) -> tuple:
     """Configs that differ in budget, protocol, device or threads only take steps of about the same length."""
     kept = {
         name: value
-        for name, value in settings(cfg).items()
+        for name, value in settings(complete(cfg)).items()
         if not name.startswith(("budget.", "protocol.")) and name not in ("device", "threads")
     }
     return data_hash, repr(sorted(kept.items(), key=lambda item: item[0]))

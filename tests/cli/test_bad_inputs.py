@@ -99,7 +99,7 @@ TABLE = {  # command -> words of its one line
     "run device=tpu": "one of auto, cpu, gpu",
     "run protocol.train_fraction=1": "below 1",
     "run protocol.evaluate=validation": "set protocol.validation",
-    "run protocol=matthews2016 dataset=step": "is for classification and dataset step is regression",
+    "run protocol=matthews2016 dataset=step": "is for classification and the task of step is regression",
     "run inference=iwvi": "needs an lv layer",
     "run model=linear likelihood=student_t": "is for GP models",
     "run model=linear dataset=step paths.results=/proc/x": "results folder /proc/x; choose another",

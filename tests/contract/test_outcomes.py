@@ -3,6 +3,7 @@
 import pytest
 from small_runs import unit_config
 
+from dgpbench.config.upgrade import complete
 from dgpbench.errors import Interrupted, UserError
 from dgpbench.experiment import run_unit
 from dgpbench.store.scan import scan
@@ -51,7 +52,7 @@ def test_a_failure_gives_way_to_success_and_not_the_reverse(tmp_path, monkeypatc
     assert done.path == failed.path and done.record["status"] == "done" and done.record["reason"] is None
     monkeypatch.undo()
     kept, was_done = run_unit(stub(tmp_path, "Failing"))
-    assert was_done and kept.record == done.record
+    assert was_done and kept.record == done.record | {"config": complete(done.record["config"])}
 
 
 def test_good_stub_is_scored(tmp_path):

@@ -13,7 +13,7 @@ class Rows:
     """As much of a split as the start of a model needs."""
 
     X_train, Y_train = np.random.RandomState(0).randn(50, 2), np.zeros((50, 1))
-    n_train, dim, task, n_classes, outputs = 50, 2, "regression", 0, 1
+    n_train, dim, task, n_classes, outputs, bin_size = 50, 2, "regression", 0, 1, 1.0
 
 
 @pytest.mark.parametrize("method", ["dsvi", "locations", "joint"])

@@ -46,7 +46,7 @@ def test_shares_of_layers_come_from_the_checks_of_a_run():
     made = unit("analytic_dgp2", "step", 0, {"test_loglik": 0.0}, training={"checks": checks})
     data = layers.share_frame([made])
     assert data.share.tolist() == [0.0, 0.75] and data.layer.tolist() == [1, 2]
-    picture = figures.make(figures.find("layers"), [made])
+    picture = figures.make(figures.find("analytic"), [made])
     assert picture.notes == ("1 of 2 layers are turned off (share below 0.01)",)
     assert picture.image()[:4] == b"\x89PNG"
 
