@@ -62,11 +62,12 @@ def intervals(statistic: np.ndarray, datasets: np.ndarray, seed: int = 0) -> tup
     """Percentile bootstrap: lower and upper end for each method."""
     random = np.random.default_rng(seed)
     groups = [statistic[datasets == name] for name in np.unique(datasets)]
-    found = np.empty((DRAWS, statistic.shape[1]))
-    for draw in range(DRAWS):
-        chosen = (groups[i] for i in random.integers(len(groups), size=len(groups)))
-        means = [_mean(group[random.integers(len(group), size=len(group))]) for group in chosen]
-        found[draw] = _mean(np.array(means))
+    chosen = random.integers(len(groups), size=(DRAWS, len(groups)))
+    means = np.empty((*chosen.shape, statistic.shape[1]))
+    for number, group in enumerate(groups):
+        here = chosen == number
+        means[here] = _mean(group[random.integers(len(group), size=(here.sum(), len(group)))])
+    found = _mean(means)
     tail = 50 * (1 - LEVEL)
     ends = np.full((2, statistic.shape[1]), np.nan)
     known = np.isfinite(found).any(axis=0)
@@ -75,10 +76,10 @@ def intervals(statistic: np.ndarray, datasets: np.ndarray, seed: int = 0) -> tup
 
 
 def _mean(rows: np.ndarray) -> np.ndarray:
-    """Mean of each column without its NaN; NaN if there is nothing else."""
-    count = np.isfinite(rows).sum(0)
+    """Mean over the rows (..., rows, columns) without its NaN; NaN if there is nothing else."""
+    count = np.isfinite(rows).sum(-2)
     with np.errstate(invalid="ignore"):
-        return np.where(count > 0, np.nansum(rows, axis=0) / np.maximum(count, 1), np.nan)
+        return np.where(count > 0, np.nansum(rows, axis=-2) / np.maximum(count, 1), np.nan)
 
 
 def board(table: Table) -> Grid:

@@ -159,6 +159,7 @@ def test_predictions_equal_those_of_a_run(unit, model, overrides):
     assert np.array_equal(again.predict(split.X_test)[0], mean)
 
 
+@pytest.mark.slow
 def test_samples_have_the_moments_of_predict():
     rng = np.random.RandomState(0)
     X = rng.randn(36, 2)

@@ -119,6 +119,7 @@ def test_the_sgpr_optimum_is_a_fixed_point(name):
     np.testing.assert_allclose(new_L[0] @ tf.transpose(new_L[0]), S, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_small_steps_reach_the_sgpr_optimum(name):
     X, Y, model, values, (m, _, bound) = _problem()

@@ -47,6 +47,7 @@ def test_logistic_minimises_the_penalised_loss(C, tmp_path):
         assert np.abs(probs.sum(0)).max() < 1e-2
 
 
+@pytest.mark.slow
 def test_penalty_is_the_best_of_the_grid_by_brute_force(tmp_path):
     X, y = blobs(N=60, spread=2.0)
     order = np.random.RandomState(0).permutation(60)

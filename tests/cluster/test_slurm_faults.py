@@ -4,6 +4,7 @@ Each time every unit ends `done` or `interrupted` with its checkpoint, nothing d
 metrics equal those of an undisturbed local sweep.
 """
 
+import os
 import signal
 import subprocess
 import time
@@ -24,6 +25,8 @@ GPS = [word for word in UNITS if not word.startswith(("model=", "split="))] + [
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory) -> dict:
     """Metrics of the same units in a local sweep that nothing disturbs."""
+    if not os.environ.get("DGPBENCH_TEST_CLUSTER"):
+        pytest.skip("starts SLURM: `make test-cluster` runs it")
     folder = tmp_path_factory.mktemp("calm")
     done = dgpbench(folder, "sweep", *data(folder), *GPS, "threads=1", seconds=400)
     assert done.returncode == 0, done.stderr

@@ -110,6 +110,7 @@ def _gpflow(values, own):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", ["kernel", "all"])
 def test_different_kernels_are_those_of_gpflow(own):
     """Bound and predictions of SeparateIndependent, and GPflow's gradients by automatic differentiation."""

@@ -20,6 +20,7 @@ def _exact(made, x, y):
     return log_integral((log_y + log_p)[None], step)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.1, 1e-4])
 def test_density_of_an_lv_gp_is_the_integral(noise):
     made, X, Y, _ = fit("model=lv_gp", "inference=iwvi", f"model.likelihood_variance={noise}")
