@@ -58,8 +58,10 @@ def _later(sections: tuple[str, ...], likelihood: str, layers: bool, method: str
 
 def merged(defaults: dict, given: dict) -> dict:
     """`given` over `defaults`, section by section: a mapping that is given may still lack fields."""
-    out = {name: dict(value) if isinstance(value, dict) else value for name, value in defaults.items()}
-    for name, value in given.items():
-        both = isinstance(value, dict) and isinstance(defaults.get(name), dict)
-        out[name] = merged(defaults[name], value) if both else value
+    out = dict(given)
+    for name, value in defaults.items():
+        if name not in out:
+            out[name] = dict(value) if isinstance(value, dict) else value
+        elif isinstance(value, dict) and isinstance(out[name], dict):
+            out[name] = merged(value, out[name])
     return out

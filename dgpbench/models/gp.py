@@ -256,9 +256,9 @@ class GPModel:
 
     def _prepared(self, count: int, seed: int) -> list:
         """What `prepare` makes of so many parameter sets of the posterior."""
-        values, jitter = self.point()
         draws, members = scope(self.values, "draws"), []
         with tf.device(self.device):
+            values, jitter = self.point()
             numerics = Numerics(jitter, ("quad",) * len(self.model.layers))  # exact in float64
             for i in range(count):
                 own = values | {name: tf.constant(v[i]) for name, v in draws.items()}

@@ -114,10 +114,14 @@ def _line(row: str, column: str, gaps: pd.Series) -> tuple:
 def rank_groups(table: Table) -> tuple[pd.DataFrame, float | None, float | None]:
     """(average ranks over datasets with all columns, critical difference, Friedman p), 1 = best, best first.
 
-    Means of a dataset are over the splits that all its columns have. Without LEAST_SETS datasets there is no
+    Columns with runs on one dataset only are left out where others have more. Means of a dataset are over the
+    splits that all its columns have. Without LEAST_SETS datasets there is no
     critical difference.
     """
     wide = table.frame().pivot(index=["row", "split"], columns="column", values="value")
+    sets = wide.notna().groupby("row").any().sum()
+    if (sets > 1).sum() > 1:
+        wide = wide[sets.index[sets > 1]]
     wide = _on_common_splits(wide).groupby("row").mean().dropna()
     better = next(iter(table.cells.values())).place.better
     places = wide.rank(axis=1, ascending=better == "lower")

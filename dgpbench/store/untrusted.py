@@ -6,7 +6,6 @@ import errno
 import json
 import math
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ MAX_BYTES = 64 << 20  # of a record, a plan or a lease
 MAX_DEPTH = 32  # of lists and mappings in one another
 MAX_DIGITS = 18  # of a whole number: below 2^63
 
-_LARGE = re.compile(rb"[0-9]{18}|[\s:,\[]-?[0-9.]+[eE]\+?[0-9]{3}")  # a number that may be too large, or text
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -51,10 +49,9 @@ def read_regular(path: str | Path, limit: int = MAX_BYTES) -> bytes:
 def parse_json(content: bytes) -> Any:
     """The value of a JSON text. ValueError for what JSON does not know (NaN, infinity), for numbers that
     overflow, and for text that is no Unicode."""
-    real, whole = (_real, _whole) if _LARGE.search(content) else (None, None)  # None: the quick ones
     try:
         value = json.loads(
-            content.decode("utf-8"), parse_float=real, parse_int=whole, parse_constant=_no_number
+            content.decode("utf-8"), parse_float=_real, parse_int=_whole, parse_constant=_no_number
         )
         if b"\\u" in content:  # half of a surrogate pair has no encoding, and could never be printed
             json.dumps(value, ensure_ascii=False).encode("utf-8")

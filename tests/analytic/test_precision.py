@@ -22,6 +22,7 @@ RATES = {
     "lr_decay_steps": 1000,
     "lr_staircase": 1,
     "gamma": 0.1,
+    "inner_gamma": 0.1,
     "gamma_initial": 1e-4,
     "gamma_ramp": 40,
     "gamma_decay": 1.0,

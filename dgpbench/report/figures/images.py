@@ -11,7 +11,6 @@ import pandas as pd
 from dgpbench.data import load_split
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_seed
-from dgpbench.gp import likelihoods, start
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.store import read
 
@@ -20,6 +19,8 @@ SHOWN = 6
 
 def pictures(unit) -> tuple[np.ndarray, np.ndarray]:
     """Inducing inputs (M, side, side) before and after training."""
+    from dgpbench.gp import likelihoods, start
+
     cfg = unit.record["config"]
     after = read.parameters(unit)["layer0/Z"]
     split = load_split(cfg, lambda text: None)
