@@ -140,12 +140,6 @@ def _relations(cfg: dict) -> None:
         raise UserError(
             "protocol.evaluate=validation needs rows to evaluate; set protocol.validation, e.g. to 0.1"
         )
-    protocol = cfg["protocol"]
-    if protocol["train_fraction"] == 1.0 and protocol["name"] != "whole":
-        raise UserError(
-            "protocol.train_fraction=1 is not allowed: it leaves no test rows; protocol.train_fraction must "
-            "be above 0 and below 1, or use protocol=whole, which scores the training rows"
-        )
     _for_gps(cfg)
     method = create_method(cfg)
     if not cfg["model"].get("whiten", True) and not method.direct_q:
