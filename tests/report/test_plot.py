@@ -1,5 +1,7 @@
 """Pictures of runs: which runs a user's words name, and the numbers in the panels."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from report_units import plain_unit, write
@@ -131,6 +133,7 @@ def test_what_does_not_fit_a_picture_is_said():
 def test_ticks_of_seconds_are_few_and_round(low, high):
     ticks = second_ticks(low, high)
     assert 1 <= len(ticks) <= MOST_TICKS and all(low <= t <= high * 1.2 for t in ticks)
+    assert all(b / a > (high / low) ** 0.15 for a, b in pairwise(ticks))
     assert ticks == sorted(ticks) and all(float(f"{t:.0e}") == t for t in ticks)
 
 

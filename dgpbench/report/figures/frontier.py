@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
 from dgpbench.report.frontier import frontier_frame
@@ -10,6 +11,7 @@ from dgpbench.report.table import Table
 
 COLUMNS = 4
 MOST_TICKS = 4  # labels that fit below a panel
+LEAST_GAP = 0.17  # between two of them, as a share of the axis
 MARKERS = "osD^vPX*h"
 
 
@@ -62,13 +64,15 @@ def picture(spec, table: Table) -> Picture:
 
 
 def second_ticks(low: float, high: float) -> list[float]:
-    """At most MOST_TICKS round numbers of a logarithmic axis: as many as fit, powers of ten last."""
+    """At most MOST_TICKS round numbers of a logarithmic axis: as many as fit beside each other, powers of ten last."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     powers = range(first, last + 1)
     for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
         ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
         ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) <= MOST_TICKS:
+        room = (high / low) ** LEAST_GAP
+        apart = all(after >= room * before for before, after in pairwise(ticks))
+        if len(ticks) <= MOST_TICKS and apart:
             return ticks or [float(f"{math.sqrt(low * high):.1g}")]
     step = math.ceil(len(ticks) / MOST_TICKS)
     return ticks[::step]
