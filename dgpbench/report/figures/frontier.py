@@ -64,7 +64,7 @@ def picture(spec, table: Table) -> Picture:
 
 
 def second_ticks(low: float, high: float) -> list[float]:
-    """At most MOST_TICKS round numbers of a logarithmic axis: as many as fit beside each other, powers of ten last."""
+    """At most MOST_TICKS round numbers of a logarithmic axis: as many as fit, powers of ten last."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     powers = range(first, last + 1)
     for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
