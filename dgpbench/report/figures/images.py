@@ -19,6 +19,7 @@ SHOWN = 6
 
 def pictures(unit) -> tuple[np.ndarray, np.ndarray]:
     """Inducing inputs (M, side, side) before and after training."""
+    import dgpbench.engine.platform  # noqa: F401 (TensorFlow without its banner)
     from dgpbench.gp import likelihoods, start
 
     cfg = unit.record["config"]
