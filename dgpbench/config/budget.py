@@ -16,19 +16,22 @@ def budget_of(cfg: dict) -> dict[str, Any]:
 
 
 def planned_steps(budget: dict, rows: int) -> int | None:
-    """Steps for so many training rows; under growth=sqrt budget.steps is for 1,000 of them."""
-    steps = budget["steps"]
+    """Steps for so many training rows; under growth=sqrt budget.steps is for 1,000 of them, and max_steps the
+    most that there are for more."""
+    steps, most = budget["steps"], budget.get("max_steps")
     if steps is None or budget.get("growth", "none") == "none":
         return steps
-    return round(steps * math.sqrt(max(1.0, rows / GROWTH_ROWS)))
+    grown = round(steps * math.sqrt(max(1.0, rows / GROWTH_ROWS)))
+    return max(steps, min(grown, most)) if most else grown
 
 
 def budget_text(budget: dict, rows: int | None = None) -> str:
     """'20,000 steps', '60 s', 'at most 100,000 steps, until ...'; for so many training rows if given."""
     grows = rows is None and budget.get("growth", "none") == "sqrt"
     steps = budget["steps"] if rows is None else planned_steps(budget, rows)
+    most = f", at most {budget['max_steps']:,}" if grows and budget.get("max_steps") else ""
     limits = (
-        (steps, "{:,} steps" + (" times sqrt(N / 1000)" if grows else "")),
+        (steps, "{:,} steps" + (f" times sqrt(N / 1000){most}" if grows else "")),
         (budget["seconds"], "{:g} s"),
     )
     length = " or ".join(text.format(limit) for limit, text in limits if limit)

@@ -156,6 +156,11 @@ def _relations(cfg: dict) -> None:
         )
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
+    if cfg["budget"].get("max_steps") and cfg["budget"]["growth"] == "none":
+        raise UserError(
+            "budget.max_steps is the most that budget.growth=sqrt makes of budget.steps, and these do not "
+            "grow here; set budget.steps, or budget.growth=sqrt too"
+        )
     if reason := refuses_stop(cfg):
         raise UserError(reason)
 

@@ -13,6 +13,7 @@ from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.quick import quick
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
+from dgpbench.config.standard import settle
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
@@ -59,6 +60,7 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple
     """The composed config, checked and completed; `given`: the fields that the command line sets."""
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
+    settle(cfg, given)
     cfg = normalise(cfg)
     lasting = cfg["dataset"]["task"] != "auto"
     if not lasting:

@@ -41,6 +41,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.per_output": "none",
     "model.start": "config",
     "budget.growth": "none",
+    "budget.max_steps": None,
     "budget.stop": "none",
     "budget.window": 1000,
     "budget.tolerance": 0.002,

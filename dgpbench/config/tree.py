@@ -47,9 +47,15 @@ def groups(folders: Sequence[Path] | None = None) -> list[str]:
 
 
 @lru_cache(maxsize=1)
+def default_options() -> dict[str, str]:
+    """The option that each group of config.yaml's defaults list has where none is named."""
+    text = (conf_dir() / "config.yaml").read_text(encoding="utf-8")
+    return dict(re.findall(r"^  - (\w+): (\w+)", text, re.M))
+
+
 def default_groups() -> list[str]:
     """Groups of which every config has one option: those in config.yaml's defaults list."""
-    return re.findall(r"^  - (\w+):", (conf_dir() / "config.yaml").read_text(encoding="utf-8"), re.M)
+    return list(default_options())
 
 
 def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path]:
@@ -113,5 +119,6 @@ def main_fields() -> list[tuple[str, str, str]]:
             rows += [row for row in default if row[0] == "model.layers"]
         rows += fields(root / group / f"{stem}.yaml", f"{group}.")
     chosen = {name: value for name, value, _ in fields(root / "inference" / "fast.yaml", "inference.")}
+    chosen |= {name: value for name, value, _ in fields(root / "budget" / "standard.yaml", "budget.")}
     rows = [(name, chosen.get(name, value), text) for name, value, text in rows]
     return [row for row in rows if row[0] not in ("experiment", "tuned", "paths.config_dirs", "budget.name")]

@@ -37,13 +37,12 @@ class Racer:
     settings: dict = field(default_factory=dict)
 
 
-_OWN = ["model.per_output=all", "model.mean=linear_trained"]
 _TORCH = {"precision": "float32", "num_inducing": 100, "width": None, "batch": 1000, "samples": 1}
 _SPARSE = {"num_inducing": 100, "batch": 1000}
 RACERS = {
     OURS: Racer("dgpbench", {"words": ["model=dgp2"]}),
-    "dgpbench-data": Racer("dgpbench", {"words": ["model=dgp2", "model.start=data"]}),
-    "dgpbench-own": Racer("dgpbench", {"words": ["model=dgp2", "model.start=data", *_OWN]}),
+    "dgpbench-shared": Racer("dgpbench", {"words": ["model=dgp2", "model.per_output=none"]}),
+    "dgpbench-fast": Racer("dgpbench", {"words": ["model=dgp2", "inference=fast"]}),  # the former default
     "gpytorch": Racer("gpytorch", _TORCH),
     "gpytorch-documented": Racer(  # the numbers of its example
         "gpytorch", _TORCH | {"num_inducing": 128, "width": 10, "batch": 1024, "samples": 10}

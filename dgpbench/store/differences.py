@@ -11,7 +11,7 @@ from typing import Any
 from dgpbench.config.keys import LATER_DEFAULTS, settings
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
-from dgpbench.config.tree import conf_dir, options, read_option
+from dgpbench.config.tree import conf_dir, default_options, options, read_option
 from dgpbench.errors import UserError
 
 GROUPS = ("model", "inference", "protocol")
@@ -39,12 +39,21 @@ def differences(record: dict, config_dirs: Sequence[str] = ()) -> list[str]:
     folders = _folders(config, config_dirs)
     words = [word for word, _ in _choices(record, folders)]
     theirs = _defaults(tuple(words), folders)
-    found = [
-        _word(name, value)
-        for name, value in sorted(ours.items())
+    found = _differing(ours, theirs)
+    if "budget.growth" in found:  # one that does not grow is one of so many steps
+        steps = f"budget.steps={ours.get('budget.steps')}"
+        told = _differing(ours, _defaults((*words, steps), folders))
+        if not any(name.startswith("budget.") for name in told):
+            found = told | {"budget.steps": ours["budget.steps"]}
+    return [*_of_dataset(config), *(_word(name, value) for name, value in sorted(found.items()))]
+
+
+def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in ours.items()
         if name not in MACHINE and value != theirs.get(name, LATER_DEFAULTS.get(name))
-    ]
-    return [*_of_dataset(config), *found]
+    }
 
 
 def command(record: dict) -> str:
@@ -73,8 +82,8 @@ def _choices(record: dict, folders: Sequence[str]) -> list[tuple[str, bool]]:
     """The groups' options that the record names, and whether each is what its model would take anyway."""
     known = {group: options(group, [conf_dir(), *map(Path, folders)]) for group in GROUPS}
     chosen = [(group, record[group]) for group in GROUPS if record[group] in known[group]]
-    usual = {"inference": "fast", "protocol": "clean"}
-    return [(f"{group}={name}", usual.get(group) == name) for group, name in chosen]
+    usual = default_options()
+    return [(f"{group}={name}", group != "model" and usual[group] == name) for group, name in chosen]
 
 
 def _settings(config: dict) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def test_networks_are_said_to_be_trained_by_adam_and_estimates_to_be_exact():
         assert compose([f"model={name}"])["inference"]["name"] == "adam"
     for name in ("kde", "ckde"):
         assert compose([f"model={name}"])["inference"]["name"] == "exact"
-    assert compose(["model=sgp"])["inference"]["name"] == "fast"
+    assert compose(["model=sgp"])["inference"]["name"] == "standard"
 
 
 def test_what_enters_the_key():

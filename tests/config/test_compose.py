@@ -215,7 +215,11 @@ def test_a_users_experiment_is_found_again_for_deviations(tmp_path):
     body = "# @package _global_\ndefaults:\n  - override /model: sgp\nexperiment: mine\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(body)
     cfg = config.compose(["experiment=mine", "budget.steps=7"], [tmp_path])
-    assert config.deviations(cfg) == ["budget.steps=7 (experiment: 5000)"]
+    assert config.deviations(cfg) == [
+        "budget.growth=none (experiment: sqrt)",
+        "budget.max_steps=null (experiment: 20000)",
+        "budget.steps=7 (experiment: 5000)",
+    ]
 
 
 @pytest.mark.parametrize(

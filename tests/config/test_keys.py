@@ -12,6 +12,10 @@ from dgpbench.config import keys
 DATA = "0" * 64
 GOLDEN = {  # command line: (run key, config key)
     "": (
+        "ba2ff794b5bd862ad1d5f2342ba465fbdf22f769291a33022ffeb91209796896",
+        "6b261cb2bf2c0d41b9da6b5a211311c63e0a58ec0761ad149ca420afbb54f44e",
+    ),
+    "inference=fast model.start=config model.per_output=none budget=default": (  # the former default
         "d08cc2db329b61964f105c0f7568b7a516909a9d9b8992ef00d4dbe571d6d2d6",
         "d9fda5a3aad8d5a55de4b936106419ca3187828553fbeb644df71349a9317fc3",
     ),
@@ -88,6 +92,7 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "model.per_output": "none",
     "model.start": "config",
     "budget.growth": "none",
+    "budget.max_steps": None,
     "budget.stop": "none",
     "budget.window": 1000,
     "budget.tolerance": 0.002,
@@ -194,8 +199,8 @@ def both(*overrides: str) -> tuple[str, str]:
         ("paths.results=/elsewhere", "paths.mirror=/m"),
         ("device=cpu", "threads=1"),
         ("engine.chunk_rows=500", "engine.tensorboard=true"),
-        ("experiment=dsvi2017_dgp2", "budget=default", "inference=fast", "precision=mixed"),  # another name
-        ("model.name=other", "budget=dsvi2017", "budget.steps=5000"),
+        ("inference=standard", "budget=standard", "model.start=data", "model.per_output=all"),
+        ("model.name=other", "budget=scaled", "budget.steps=5000", "budget.max_steps=20000"),
         ("model.kernel_variance=2",),  # as 2.0
         ("dataset.title=Other",),
     ],
@@ -273,3 +278,61 @@ def test_a_later_option_changes_no_old_key(monkeypatch):
 def test_a_config_read_back_from_json_has_the_same_key():
     cfg = config.compose(["model.layer_overrides={0:{num_inducing:20}}"])
     assert config.run_key(json.loads(json.dumps(cfg)), DATA) == config.run_key(cfg, DATA)
+
+
+def test_the_former_default_spelled_out_has_its_key():
+    former = both("inference=fast", "model.start=config", "model.per_output=none", "budget=default")
+    assert (
+        former
+        == both("inference=fast")
+        == GOLDEN["inference=fast model.start=config model.per_output=none budget=default"]
+    )
+    assert former == both("experiment=dsvi2017_dgp2", "inference=fast", "precision=mixed", "budget=default")
+    assert former != both()
+
+
+@pytest.mark.parametrize("inference", ["dsvi", "fast", "ngd_adam", "sghmc", "global_inducing"])
+def test_a_named_inference_starts_and_ends_as_before(inference):
+    cfg = config.compose([f"inference={inference}"])
+    assert (cfg["model"]["start"], cfg["model"]["per_output"]) == ("config", "none")
+    assert (cfg["budget"]["steps"], cfg["budget"]["growth"], cfg["budget"]["max_steps"]) == (
+        5000,
+        "none",
+        None,
+    )
+
+
+def test_models_with_their_own_training_have_no_growth():
+    for model in ("linear", "gpr", "cvae_50"):
+        assert config.compose([f"model={model}"])["budget"]["growth"] == "none"
+    assert config.compose(["model=sgp"])["budget"]["growth"] == "sqrt"
+
+
+def test_steps_that_are_asked_for_are_made():
+    budget = config.compose(["model=sgp", "budget.steps=300"])["budget"]
+    assert (budget["steps"], budget["growth"], budget["max_steps"]) == (300, "none", None)
+    assert config.compose(["budget=scaled", "budget.steps=300"])["budget"]["growth"] == "sqrt"
+
+
+@pytest.mark.parametrize(
+    ("words", "own"),
+    [
+        ("", "all"),
+        ("model=dgp3 model.kernel=matern52", "all"),
+        ("model=sgp", "none"),  # no inner layer
+        ("model=lv_gp_gp", "none"),
+        ("model.kernel=rbf*linear", "none"),
+        ("model.layer_overrides.0.kernel=periodic", "none"),
+        ("model.inner_gps=3", "none"),
+        ("model.whiten=false", "none"),
+        ("model.per_output=kernel", "kernel"),
+    ],
+)
+def test_layers_of_the_default_are_their_own_where_they_can(words, own):
+    assert config.compose(words.split())["model"]["per_output"] == own
+
+
+def test_a_single_layer_may_be_left_to_the_rule_too():
+    for inference, own in (("standard", "all"), ("dsvi", "none")):
+        cfg = config.compose(["model.layer_overrides.0.per_output=auto", f"inference={inference}"])
+        assert cfg["model"]["layer_overrides"]["0"]["per_output"] == own

@@ -117,7 +117,10 @@ def test_validation_stop_on_the_rows_of_the_protocol(tmp_path):
 def test_budgets():
     assert planned_steps(compose(["budget=scaled"])["budget"], 300) == 5000
     assert planned_steps(compose(["budget=scaled"])["budget"], 9000) == 15_000
-    assert planned_steps(compose([])["budget"], 9000) == 5000
+    assert planned_steps(compose([])["budget"], 300) == 5000
+    assert planned_steps(compose([])["budget"], 9000) == 15_000
+    assert planned_steps(compose([])["budget"], 10**6) == 20_000  # budget.max_steps
+    assert planned_steps(compose(["inference=dsvi"])["budget"], 9000) == 5000
     converged = compose(["budget=converged"])["budget"]
     assert budget_text(converged) == "at most 100,000 steps, until the bound has converged"
     assert StopRule.of(converged) == StopRule("converged", 1000, 0.002, 2)

@@ -36,7 +36,7 @@ def test_means_over_splits_with_seconds(tmp_path, capsys):
     expected = [
         "energy",
         "sgp",
-        "fast",
+        "standard",
         "clean",
         "budget.steps=30",
         "2",

@@ -1,0 +1,57 @@
+"""Settings that follow from the choice of inference, where they are `auto`.
+
+The default inference, and nothing else, starts from the data, has layers of their own kernels and grows its
+budget with the rows. A named one does as its paper, and as it always did: its keys do not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dgpbench.config.tree import default_options
+
+STACKED = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic")  # kernels of model.per_output
+
+
+def settle(cfg: dict, given: Sequence[str]) -> None:
+    """Put values for model.start, model.per_output and budget.growth where they are auto.
+
+    `given` are the fields that the command line sets: steps that it asks for are the steps that are made.
+    """
+    model, budget = cfg["model"], cfg["budget"]
+    elsewhere = model.get("closed_form") or model.get("own_training")
+    standard = not elsewhere and cfg["inference"].get("name") == default_options()["inference"]
+    if "layers" in model:
+        own = "all" if standard and _can_be_separate(model, cfg["inference"]) else "none"
+        for part in (model, *_overrides(model)):
+            if part.get("per_output") == "auto":
+                part["per_output"] = own
+        if model.get("start") == "auto":
+            model["start"] = "data" if standard else "config"
+    if budget.get("growth") == "auto":
+        grows = standard and ("budget.steps" not in given or "budget.growth" in given)
+        budget["growth"] = "sqrt" if grows else "none"
+        if not grows and "budget.max_steps" not in given:
+            budget["max_steps"] = None
+
+
+def _can_be_separate(model: Mapping[str, Any], inference: Mapping[str, Any]) -> bool:
+    """Whether a model has inner GP layers, no others, and kernels that take an axis of outputs."""
+    layers = model["layers"]
+    kernels = [model.get("kernel"), *(part.get("kernel", "rbf") for part in _overrides(model))]
+    return (
+        isinstance(layers, list)
+        and len(layers) > 1
+        and set(layers) == {"gp"}
+        and all(kernel in STACKED for kernel in kernels)
+        and not any(model.get(name) for name in ("inner_gps", "compat"))
+        and model.get("whiten", True) is True
+        and inference.get("optimiser") != "ngd_all"
+    )
+
+
+def _overrides(model: Mapping[str, Any]) -> list[dict]:
+    """Settings of single layers, as far as they are mappings: they are checked later."""
+    found = model.get("layer_overrides")
+    return [part for part in found.values() if isinstance(part, dict)] if isinstance(found, Mapping) else []
