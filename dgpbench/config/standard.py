@@ -1,7 +1,8 @@
 """Settings that follow from the choice of inference, where they are `auto`.
 
-The default inference, and nothing else, starts from the data, has layers of their own kernels and grows its
-budget with the rows. A named one does as its paper, and as it always did: its keys do not change.
+The default inference, and nothing else, starts from the data, has inner layers with a kernel for each output
+and grows its budget with the rows; first values, layers and steps that are asked for are taken as they are.
+A named inference does as its paper, and as it always did: its keys do not change.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dgpbench.config.tree import default_options
+from dgpbench.config import expand
+from dgpbench.config.tree import conf_dir, default_options
+from dgpbench.errors import UserError
 
+FROM_DATA = ("likelihood_variance", "kernel_variance", "lengthscale")  # not read under model.start=data
 STACKED = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic")  # kernels of model.per_output
 
 
@@ -28,12 +32,28 @@ def settle(cfg: dict, given: Sequence[str]) -> None:
             if part.get("per_output") == "auto":
                 part["per_output"] = own
         if model.get("start") == "auto":
-            model["start"] = "data" if standard else "config"
+            model["start"] = "data" if standard and not _asked_for(model, given) else "config"
+        elif model.get("start") == "data" and (asked := [n for n in FROM_DATA if f"model.{n}" in given]):
+            raise UserError(
+                f"model.{asked[0]} is not read under model.start=data, which takes it from the training "
+                "rows; leave one of the two out, or set model.start=config"
+            )
     if budget.get("growth") == "auto":
         grows = standard and ("budget.steps" not in given or "budget.growth" in given)
         budget["growth"] = "sqrt" if grows else "none"
         if not grows and "budget.max_steps" not in given:
             budget["max_steps"] = None
+
+
+def _asked_for(model: Mapping[str, Any], given: Sequence[str]) -> bool:
+    """Whether the command line, the model's own file or a single layer sets one of the first values."""
+    usual = expand.read(conf_dir() / "model" / "_gp.yaml")
+    return any(
+        (f"model.{name}" in given and "model.start" not in given)
+        or model.get(name) != usual[name]
+        or any(name in part for part in _overrides(model))
+        for name in FROM_DATA
+    )
 
 
 def _can_be_separate(model: Mapping[str, Any], inference: Mapping[str, Any]) -> bool:

@@ -55,6 +55,11 @@ SYSTEMS |= {  # starts, layers and steps to choose from
     ),
     "data-all": (*DATA, "model.per_output=all"),
 }
+SYSTEMS |= {
+    f"{model}-{inference}": ("protocol=dsvi2017", f"model={model}", f"inference={inference}", MIXED)
+    for model in ("sgp", "dgp3")
+    for inference in ("fast", "standard")
+}
 RACE = {"datasets": ("concrete", "power", "kin8nm"), "systems": (PAPER, "standard"), "seconds": 600.0}
 CHOICE = {  # boston and power take no part in any choice: the race with the peers judges by them
     "datasets": ("concrete", "energy", "winered", "kin8nm", "yacht", "skillcraft", "sml", "protein"),

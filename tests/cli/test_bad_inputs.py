@@ -89,6 +89,7 @@ TABLE = {  # command -> words of its one line
     "run budget.steps=0": "budget.steps must be a whole number at least 1, or null",
     "run budget.steps=1.5": "budget.steps must be a whole number",
     "run budget.steps=null budget.seconds=null": "the budget is empty",
+    "run model.start=data model.lengthscale=1": "model.lengthscale is not read under model.start=data",
     "run budget.steps=100 budget.max_steps=50": "these do not grow here; set budget.steps",
     "run inference.adam.learning_rate=-1": "must be a number above 0",
     "run inference.adam.learning_rate=inf": "must be a number above 0",

@@ -201,7 +201,7 @@ def both(*overrides: str) -> tuple[str, str]:
         ("engine.chunk_rows=500", "engine.tensorboard=true"),
         ("inference=standard", "budget=standard", "model.start=data", "model.per_output=all"),
         ("model.name=other", "budget=scaled", "budget.steps=5000", "budget.max_steps=20000"),
-        ("model.kernel_variance=2",),  # as 2.0
+        ("engine.block_seconds=1", "model.latent_scale=1"),  # as 1.0
         ("dataset.title=Other",),
     ],
 )
@@ -336,3 +336,19 @@ def test_a_single_layer_may_be_left_to_the_rule_too():
     for inference, own in (("standard", "all"), ("dsvi", "none")):
         cfg = config.compose(["model.layer_overrides.0.per_output=auto", f"inference={inference}"])
         assert cfg["model"]["layer_overrides"]["0"]["per_output"] == own
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        ("", "data"),
+        ("model=sgp", "data"),
+        ("model.likelihood_variance=0.5", "config"),  # what is asked for is taken
+        ("model.likelihood_variance=0.01", "config"),  # also where it is the value of the file
+        ("model.layer_overrides.1.lengthscale=1", "config"),
+        ("model=lv_gp", "config"),  # its file has first values of its own
+        ("model.start=config", "config"),
+    ],
+)
+def test_first_values_that_are_asked_for_are_taken(words, start):
+    assert config.compose(words.split())["model"]["start"] == start
