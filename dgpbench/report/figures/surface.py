@@ -1,7 +1,7 @@
-"""Draws of a GP with a latent variable among its inputs (thesis figure 4.2), at three variances of the latent.
+"""Draws of a GP with a latent variable among its inputs (thesis figure 4.2), for three variances of it.
 
-One draw f(x, w) of a GP with unit RBF kernel is the surface; each point has a latent w of its own. Its outputs
-lie on the surface, and their projection onto the back pane is what is observed: (x, y).
+One draw f(x, w) of a GP with unit RBF kernel is the surface; each point has a latent w of its own. Outputs lie
+on the surface, and their projection onto the back pane is what is observed: (x, y).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SDS = (0.0, 0.2, 1.0)  # of the latent; the small one is not stated
 
 
 def sample(rng: np.random.RandomState, grid: int = GRID, points: int = POINTS) -> tuple[np.ndarray, ...]:
-    """Inputs (x, w) of the surface (grid^2, 2) and of the points (3, points, 2), and f at both, one joint draw."""
+    """Inputs (x, w) of the surface (grid^2, 2) and of the points (3, points, 2), and one draw of f at both."""
     line = np.linspace(-RANGE, RANGE, grid)
     surface = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
     x, w = rng.uniform(-RANGE, RANGE, points), rng.randn(points)
@@ -45,11 +45,11 @@ def picture(spec, units) -> Picture:
             kept = np.abs(at[:, 1]) <= RANGE
             place.scatter(*at[kept].T, out[kept], s=7, color=theme["colours"][1], depthshade=False)
             place.scatter(at[:, 0], np.full(len(out), RANGE), out, s=3, color=theme["ink"], depthshade=False)
-            place.set_zlabel("y", labelpad=-4)
+            place.set_zlabel("y", labelpad=1)
             place.set(xlabel="x", ylabel="w", xlim=(-RANGE, RANGE), ylim=(-RANGE, RANGE))
             place.set_title(f"Standard deviation of w: {sd:g}", loc="left", y=0.96)
             place.view_init(25, -60)
-            place.set_box_aspect(None, zoom=0.82)
+            place.set_box_aspect(None, zoom=0.8)
 
-    told = "surface: one draw of f(x, w); orange: points with their own w; black: their projection, what is observed"
+    told = "surface: one draw of f(x, w); orange: points with their own w; black: what is observed of them"
     return Picture(spec.name, spec.title, data, paint, (10.5, 3.6), (told, f"seed {SEED}"))

@@ -1,4 +1,4 @@
-"""Draws from the prior of a two-layer deep GP (thesis figures 2.1 and 2.3): layers, and what passes through them.
+"""Draws from the prior of a two-layer deep GP (thesis figures 2.1 and 2.3): layers, and points in them.
 
 Left the first function, in the middle the second over its own input (the statistical view), right the second
 at the points that came through the first, over x (the selectional view). Unit RBF kernels.
@@ -62,7 +62,7 @@ def picture(spec, units) -> Picture:
         for place, name in zip(axes[0], ("First layer", "Statistical view", "Selectional view"), strict=True):
             place.set_title(name, loc="left")
 
-    told = "curves: the functions; crosses: 50 points passing through them, coloured by f1; two draws, one per row"
+    told = "curves: the functions; crosses: 50 points in them, coloured by f1; each row a draw"
     return Picture(
         spec.name, spec.title, pd.concat(parts), paint, (9.0, 5.2), (told, f"seeds {SEEDS[0]}, {SEEDS[1]}")
     )
