@@ -80,7 +80,7 @@ def test_points_pass_through_both_layers(identity):
 
 
 def test_the_bound_and_its_gradients():
-    """The bound by Monte Carlo, gradients by differences, one natural path in two systems, the top by BFGS."""
+    """The bound by Monte Carlo, gradients by differences, a natural path in two systems, the top by BFGS."""
     m, s = 0.4, 0.7
     rng, n = np.random.RandomState(0), 400_000
     a = np.exp(-0.5 * (gradients.X - gradients.Z) ** 2)

@@ -1,7 +1,7 @@
-"""Log densities of five likelihoods as functions of f (thesis figure 1.4), and how well quadrature does on them.
+"""Log densities of five likelihoods as functions of f (thesis figure 1.4), and quadrature on them.
 
-Links: exponential for the gamma, sigmoid for the Bernoulli and the mean of the beta of unit scale; the ordinal
-has switch points at 0 and 1 with a unit of Gaussian noise. Degrees, shapes and observations are chosen here.
+Links: exponential for the gamma, sigmoid for the Bernoulli and the mean of the beta of unit scale; the
+ordinal has switch points at 0 and 1 with a unit of Gaussian noise. Degrees, shapes and observations are ours.
 """
 
 from __future__ import annotations

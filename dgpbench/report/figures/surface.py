@@ -1,7 +1,7 @@
 """Draws of a GP with a latent variable among its inputs (thesis figure 4.2), for three variances of it.
 
-One draw f(x, w) of a GP with unit RBF kernel is the surface; each point has a latent w of its own. Outputs lie
-on the surface, and their projection onto the back pane is what is observed: (x, y).
+One draw f(x, w) of a GP with unit RBF kernel is the surface; each point has a latent w of its own. Outputs
+lie on the surface, and their projection onto the back pane is what is observed: (x, y).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SDS = (0.0, 0.2, 1.0)  # of the latent; the small one is not stated
 
 
 def sample(rng: np.random.RandomState, grid: int = GRID, points: int = POINTS) -> tuple[np.ndarray, ...]:
-    """Inputs (x, w) of the surface (grid^2, 2) and of the points (3, points, 2), and one draw of f at both."""
+    """Inputs (x, w) of the surface (grid^2, 2) and of the points (3, points, 2), and a draw of f at both."""
     line = np.linspace(-RANGE, RANGE, grid)
     surface = np.stack(np.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
     x, w = rng.uniform(-RANGE, RANGE, points), rng.randn(points)
