@@ -114,7 +114,7 @@ def test_rows_cut_short_or_too_long_are_refused(tmp_path):
 
 
 def test_the_catalogue_knows_how_many_rows_there_are(tmp_path, paths):
-    """Kaggle's file has 1,197,417 such trips: one of another size is not that file. A month has any number."""
+    """Kaggle's file has 1,197,417 such trips: one of another size is another file. A month has any number."""
     folder = tmp_path / "datasets" / "nytaxi_manhattan"
     folder.mkdir(parents=True)
     write(folder / "train.csv", KAGGLE, TRIPS[:2] * 5)

@@ -53,10 +53,11 @@ KINDS = {
     "fidelities": "The highest fidelity, predicted",
     "sequences": "Sequences, aligned",
     "regions": "Class probabilities",
+    "places": "Densities of places",
 }
 FILES = {  # what a kind takes beside the record, which published records come without
     **dict.fromkeys(("density", "projection", "marginals", "fidelities"), "draws"),
-    **dict.fromkeys(("functions", "boundaries", "images", "sequences", "regions"), "parameters"),
+    **dict.fromkeys(("functions", "boundaries", "images", "sequences", "regions", "places"), "parameters"),
     "intensity": "rates",
 }
 
