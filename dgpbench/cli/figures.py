@@ -23,7 +23,7 @@ def add_parser(subparsers) -> None:
         "layers of a GP of one input",
     )
     parser.add_argument("-o", "--output", default="figures", metavar="DIR", help="folder (default: figures)")
-    parser.add_argument("--list", action="store_true", help="list the figures and stop")
+    parser.add_argument("--list", action="store_true", help="list the figures and what each lacks, and stop")
     add_source_arguments(parser)
 
 
@@ -34,8 +34,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.store.scan import scan
 
     if args.list:
-        width = max(map(len, figures.figure_specs()))
-        print("\n".join(f"{name:<{width}}  {spec.title}" for name, spec in figures.figure_specs().items()))
+        print("\n".join(_listed(args)))
         return 0
     words = [word for word in args.filters if "=" in word]
     named = [word for word in args.filters if "=" not in word]
@@ -65,6 +64,27 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
+def _listed(args: argparse.Namespace) -> list[str]:
+    """A line for each figure: name, title, and what it lacks."""
+    from dgpbench.report import figures, lacks, specs
+    from dgpbench.report.load import tables_of
+    from dgpbench.store.scan import scan
+
+    known = figures.figure_specs()
+    results = results_folder(args)
+    units = scan(results, reference=reference_of(args, results))
+    wanted = {spec.table for spec in known.values() if spec.table}
+    tables = {
+        t.spec.name: t for t in tables_of([specs.load(name) for name in sorted(wanted)], units, results)
+    }
+    width, lines = max(map(len, known)), []
+    for name, spec in known.items():
+        title = spec.title or f"The same as {spec.same}"
+        lacking = lacks.of_figure(figures.find(name), units, tables)
+        lines.append(f"{name:<{width}}  {title}" + (f"; {lacking}" if lacking else ""))
+    return lines
+
+
 def _layers(filters: list[str], args: argparse.Namespace) -> int:
     """The layers of runs, as `dgpbench plot --kind layers` draws them."""
     from pathlib import Path
@@ -83,7 +103,10 @@ def _layers(filters: list[str], args: argparse.Namespace) -> int:
 
 
 def _quick(specs) -> list:
-    """Figures that are not trained for; those that are stand in a line of their own."""
-    asked = [spec.name for spec in specs if spec.asked]
+    """Figures that are not trained for; those that are, and those never drawn, are named in a line each."""
+    own = [spec for spec in specs if not spec.same]
+    asked = [spec.name for spec in own if spec.asked]
+    never = [spec.name for spec in own if spec.lacks]
     print(f"drawn by name only, since models are trained for them: {', '.join(asked)}")
-    return [spec for spec in specs if not spec.asked]
+    print(f"not to be drawn, `dgpbench figures --list` says why: {', '.join(never)}")
+    return [spec for spec in own if not (spec.asked or spec.lacks)]

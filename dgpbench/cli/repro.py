@@ -24,7 +24,8 @@ def add_parser(subparsers) -> None:
         description="Run the units that cells.txt lists, in its order, on one core at low priority beside "
         "other work (launcher.workers=N for more), and say what runs, what comes next and what it costs. "
         "Each record goes into results/reference/ as soon as it is done. What is done here or there is not "
-        "run again; what was stopped goes on from its checkpoint. Exit code 0 if nothing failed.",
+        "run again; what was stopped goes on from its checkpoint. Units whose data cannot be had are skipped "
+        "and listed at the end. Exit code 0 if nothing failed and nothing was skipped.",
     )
     parser.add_argument(
         "overrides", nargs="*", metavar="name=value", help="where it runs, e.g. launcher.workers=2 device=cpu"
@@ -58,24 +59,31 @@ def main(args: argparse.Namespace) -> int:
     known = [folder] if args.reference else reference_folders(results)
     cells = next((path for f in known if (path := f / CELLS).is_file()), folder / CELLS)
     lines = repro.read_cells(Path(args.cells) if args.cells else cells, args.only)
-    plan, owners = repro.joint_plan(lines, args.overrides, fetch=not args.dry_run, note=note)
+    plan, owners, lacking = repro.joint_plan(lines, args.overrides, fetch=not args.dry_run, note=note)
     files = [lines[number].file for number in owners]
     reference, observer = repro.Reference(plan, files, folder, known), Observer(plan)
     states = reference.over(observer.look())
     todo = to_run(states, args.retry)
+    ready = [index for index in todo if plan.units[index].config not in lacking]
     if args.dry_run:
         costs = repro.Costs(plan, known)
         print("\n".join(repro.agenda(lines, owners, states, costs)))
         print(f"{len(states):,} units: {counts(states)}")
-        print(f"next: {costs.text(todo[0])}; in all {costs.hours(todo)}" if todo else "nothing to run")
+        print("".join(f"{text}\n" for text in repro.skipped(plan, todo, lacking)), end="")
+        print(f"next: {costs.text(ready[0])}; in all {costs.hours(ready)}" if ready else "nothing to run")
         return 0
     if added := sum(reference.publish(index) for index, state in states.items() if state.status != "missing"):
         note(f"{added} records that were done before are published now")
-    if todo:
-        _run(plan, todo, reference, args, end, note)
+    for text in repro.skipped(plan, todo, lacking):
+        note(text)
+    if ready:
+        _run(plan, ready, reference, args, end, note)
     states = reference.over(observer.look())
     print(render(plan, states))
-    return 0 if all(state.status in ("done", *UNFINISHED) for state in states.values()) else 1
+    left_out = repro.skipped(plan, to_run(states, args.retry), lacking)
+    print("".join(f"{text}\n" for text in left_out), end="")
+    well = all(state.status in ("done", *UNFINISHED) for state in states.values())
+    return 0 if well and not left_out else 1
 
 
 def _run(plan, todo: list[int], reference, args, end: float, note) -> None:

@@ -26,6 +26,8 @@ LATER_DEFAULTS: dict[str, Any] = {
     "protocol.row_number": False,
     "protocol.pixels": "unit",
     "protocol.layer_variances": False,
+    "protocol.test_rows": None,
+    "protocol.train_rows": None,
     "model.latent_dim": 1,
     "model.latent_scale": 1.0,
     "model.inner_gps": None,

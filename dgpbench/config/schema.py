@@ -15,7 +15,7 @@ from dgpbench.errors import UserError
 
 TASKS = ("regression", "binary", "multiclass", "counts")
 NUMBERS = ("regression", "counts")  # tasks whose targets are no labels
-SPLIT_RULES = ("shuffle", "published", "fixed_zero", "extrapolate")
+SPLIT_RULES = ("shuffle", "published", "fixed_zero", "extrapolate", "cover")
 SCALINGS = ("train", "all", "none")
 LAYERS = ("gp", "lv", "linear", "warp", "align")
 LAST_LAYER_FIXED = (
@@ -190,6 +190,8 @@ CLOSED: dict[str, dict[str, Field]] = {  # sections whose fields are exactly the
         "test_samples": COUNT,
         "draws": Field(int, low=3),
         "max_test": COUNT_OR_NULL,
+        "test_rows": COUNT_OR_NULL,
+        "train_rows": COUNT_OR_NULL,
         "kde_rows": Field(int, null=True, low=0),
         "latent_samples": COUNT,
         "fixed_test": SWITCH,

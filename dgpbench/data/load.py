@@ -16,7 +16,14 @@ from dgpbench.data.published import recipe as published_recipe
 from dgpbench.data.scaling import moments, scale, scale_targets
 from dgpbench.data.sources.chain import Note, silent
 from dgpbench.data.split import Split
-from dgpbench.data.splits import carve_validation, extrapolation_rows, shuffle_rows, stratified_rows
+from dgpbench.data.splits import (
+    carve_validation,
+    covering_rows,
+    extrapolation_rows,
+    limit_training,
+    shuffle_rows,
+    stratified_rows,
+)
 from dgpbench.errors import UserError
 
 _INSPECT_VALUES = 5_000_000
@@ -31,6 +38,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(SPLIT_RULES)}")
     own = {"name": entry.name, "train_rows": entry.train_rows}
     levels.check_settings(entry)
+    _check_counts(entry, protocol)
     check_split(split, own, protocol)
     check_task(protocol, entry.name, entry.task)
     if rule == "published":
@@ -46,7 +54,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     if entry.on_demand:
         from dgpbench.data.generated.on_demand import split_rows
 
-        if rule == "extrapolate":
+        if rule in ("extrapolate", "cover"):
             raise UserError(
                 f"protocol={protocol['name']} orders all rows, and those of {entry.name} are computed when "
                 "asked for; use dataset=arm8"
@@ -66,6 +74,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
             f"to train and {len(test)} to test; change "
             + ("dataset.train_rows" if own_test(own, protocol) else "protocol.train_fraction")
         )
+    if protocol.get("train_rows"):
+        train = limit_training(train, 0 if rule == "fixed_zero" else split, protocol["train_rows"])
     if protocol.get("max_test"):
         test = test[: protocol["max_test"]]
     if protocol.get("validation") and entry.level is None:
@@ -76,6 +86,22 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     seen = np.concatenate([train, valid]) if is_trial(cfg) else None
     found = _scaled(entry, data, Y, classes, rows, protocol, likelihood, split, seen)
     return found.with_levels(count) if count else found
+
+
+def _check_counts(entry: Entry, protocol: dict) -> None:
+    """UserError where the numbers of rows asked for would be ignored."""
+    rule, rows = protocol["split_rule"], protocol.get("test_rows")
+    if (rule == "cover") != bool(rows):
+        raise UserError(
+            f"protocol.split_rule={rule} with protocol.test_rows={rows}: cover needs test_rows, and only it "
+            "takes them; use protocol=cover"
+        )
+    for name in ("test_rows", "train_rows"):
+        if protocol.get(name) and (entry.level is not None or entry.on_demand):
+            raise UserError(
+                f"protocol.{name}={protocol[name]} is not for {entry.name}, whose rows have levels or are "
+                "computed when asked for; leave it out, or use dataset=arm8"
+            )
 
 
 def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
@@ -93,6 +119,12 @@ def _divide(
     if train_rows is not None:
         rows = np.arange(len(Y))
         return rows[:train_rows], rows[train_rows:]
+    if protocol["split_rule"] == "cover":
+        if protocol["test_rows"] >= len(X):
+            raise UserError(
+                f"protocol.test_rows={protocol['test_rows']} leaves no row of {len(X)} to train; lower it"
+            )
+        return covering_rows(X, split, protocol["test_rows"])
     if protocol["split_rule"] == "extrapolate":
         return extrapolation_rows(X, split, protocol["train_fraction"])
     number, fraction = 0 if protocol["split_rule"] == "fixed_zero" else split, protocol["train_fraction"]

@@ -7,7 +7,8 @@ import numpy as np
 from dgpbench.data.scaling import moments
 from dgpbench.errors import UserError
 
-_VALIDATION = 7919  # second seed word, so that validation rows do not repeat the train/test shuffle
+_LIMIT = 104729  # second seed words, so that choices do not repeat the train/test shuffle
+_VALIDATION = 7919
 
 
 def shuffle_rows(n: int, split: int, train_fraction: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -51,6 +52,35 @@ def extrapolation_rows(
     order = np.argsort(X @ direction, kind="stable")
     cut = int(len(X) * (1.0 - train_fraction))
     return order[cut:], order[:cut]
+
+
+def covering_rows(X: np.ndarray, split: int, test_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rule of thesis section 4.4: test rows cover the standardised inputs X (N, D).
+
+    RandomState(split) draws the first; each next one is the row whose least distance from those before is
+    greatest (of equals the first in the file). The others train, in the order of the file.
+    """
+    found = moments(X, what="input")
+    std = np.where(found.constant, np.inf, found.std)
+    Z = np.ascontiguousarray(((X - found.mean) / std).T)  # D, N
+    chosen = np.empty(test_rows, dtype=int)
+    nearest = np.full(len(X), np.inf)  # squared distance of each row from those chosen
+    last = np.random.RandomState(split).randint(len(X))
+    for i in range(test_rows):
+        chosen[i] = last
+        np.minimum(nearest, ((Z - Z[:, last : last + 1]) ** 2).sum(0), out=nearest)
+        nearest[last] = -1.0
+        last = int(nearest.argmax())
+    trains = np.ones(len(X), dtype=bool)
+    trains[chosen] = False
+    return np.flatnonzero(trains), chosen
+
+
+def limit_training(train: np.ndarray, split: int, rows: int) -> np.ndarray:
+    """So many of the training rows, chosen and ordered by RandomState([split, 104729])."""
+    if rows > len(train):
+        raise UserError(f"protocol.train_rows={rows} is more than the {len(train)} rows that train; lower it")
+    return np.random.RandomState([split, _LIMIT]).permutation(train)[:rows]
 
 
 def check_index(split: int, splits: int, protocol: str) -> None:

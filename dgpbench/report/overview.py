@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dgpbench.report import lacks, specs
 from dgpbench.report.grid import Grid, plain
 from dgpbench.report.table import Table
+
+EMPTY = ("ours", "failed", "published cells")  # of a table without numbers
 
 
 def overview(tables: list[Table], folder: Path) -> Grid:
@@ -14,11 +17,17 @@ def overview(tables: list[Table], folder: Path) -> Grid:
         {
             "table": " ".join([t.spec.name, *t.spec.chosen]),
             "what": t.spec.title,
-            "ours": f"{t.done}/{t.expected}" if t.expected else "no experiment",
+            "ours": f"{t.done}/{t.expected}" if t.expected else "",
             "failed": t.failed,
             "published cells": sum(c.published is not None for c in t.cells.values()),
+            "lacks": lacks.of_table(t),
         }
         for t in tables
+    ]
+    lines += [
+        {"table": name, "what": other["title"], **dict.fromkeys(EMPTY, ""), "lacks": other["why"]}
+        for name, other in specs.others().items()
+        if "why" in other
     ]
     empty = not any(cell.units for table in tables for cell in table.cells.values())
     begin = "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"

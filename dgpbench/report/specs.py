@@ -18,6 +18,7 @@ from dgpbench.report.metrics import find_metric
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in a tenth of the time, where it is built
 FOLDER = Path(__file__).resolve().parent / "specs"
+WORDS = FOLDER.parent / "words.yaml"  # tables by another number, and those without numbers
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
     "dataset": None,  # name of a dataset
     "experiment": None,  # name of an experiment; None where dgpbench has none
@@ -84,6 +85,7 @@ class Spec:
     variants: dict[str, dict] = field(default_factory=dict)
     explained: tuple[dict, ...] = ()  # rows, columns, and the variant whose runs explain their difference
     notes: tuple[str, ...] = ()
+    lacks: str | None = None  # said of a table of which nothing is run
     source: str | None = None  # of the published numbers
     chosen: tuple[str, ...] = ()  # variants in force
     config_dirs: tuple[str, ...] = ()  # folders of the user's own options
@@ -116,6 +118,7 @@ OWN_FIELDS = {
     "variants",
     "explained",
     "notes",
+    "lacks",
     "rows",
     "columns",
     "published",
@@ -151,8 +154,17 @@ def load(name: str, variants: Sequence[str] = (), config_dirs: Sequence[str] = (
     return replace(spec, places=places, config_dirs=dirs)
 
 
+def others() -> dict[str, dict[str, str]]:
+    """Tables without a spec of their own: `same` names another, or `title` and `why` say what it holds."""
+    return yaml.load(WORDS.read_text(encoding="utf-8"), LOADER)
+
+
 def _packaged(name: str) -> Path:
     known = {stem.lower(): stem for stem in names()}
+    if name.lower() not in known and (other := others().get(name.lower())):
+        if "why" in other:
+            raise UserError(f"table {name} has nothing to compare; it holds {other['why']}")
+        return FOLDER / f"{other['same']}.yaml"
     if name.lower() not in known:
         hint = did_you_mean(name, known.values())
         raise UserError(

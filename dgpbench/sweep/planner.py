@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -16,16 +16,25 @@ from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 from dgpbench.machine import usable_cores
 from dgpbench.sweep.combinations import composer
+from dgpbench.sweep.hashes import Hashes, Note
 from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.settings import settings_of
 
 NOT_SWEPT = ("launcher", "paths")
-UNKNOWN_HASH = "0" * 64
-Note = Callable[[str], None]
 
 
-def make_plan(overrides: Sequence[str], config_dirs: Sequence[str] = (), *, fetch: bool, note: Note) -> Plan:
-    """The units that `overrides` describe. With `fetch`, data that are not here yet are fetched once, now."""
+def make_plan(
+    overrides: Sequence[str],
+    config_dirs: Sequence[str] = (),
+    *,
+    fetch: bool,
+    note: Note,
+    hashes: Hashes | None = None,
+) -> Plan:
+    """The units that `overrides` describe. With `fetch`, data that are not here yet are fetched once, now.
+
+    `hashes` are those of several plans in common.
+    """
     axes, splits, seeds = axes_of(overrides, config_folders(config_dirs))
     make = composer(axes, config_dirs)
     configs = [
@@ -33,7 +42,7 @@ def make_plan(overrides: Sequence[str], config_dirs: Sequence[str] = (), *, fetc
         for values in product(*axes.values())
     ]
     jobs = [(cfg, splits_of(splits, cfg), seeds or [cfg["seed"]]) for cfg in configs]
-    return plan_units(overrides, jobs, fetch=fetch, note=note)
+    return plan_units(overrides, jobs, fetch=fetch, note=note, hashes=hashes)
 
 
 def plan_units(
@@ -42,12 +51,13 @@ def plan_units(
     *,
     fetch: bool = True,
     note: Note = lambda text: None,
+    hashes: Hashes | None = None,
 ) -> Plan:
     """The plan of `jobs`, each a config with its splits and seeds. `command` is for people to read."""
     planned: dict[str, Planned] = {}
-    hashes: dict[str, str] = {}
+    hashes = hashes or Hashes(fetch, note)
     configs = [dict(cfg) for cfg, _, _ in jobs]  # their threads are set below; what was composed stays
-    data = [_data_hash(cfg, hashes, fetch, note) for cfg in configs]
+    data = [hashes.of(cfg) for cfg in configs]
     repeated = 0
     for number, ((cfg, splits, seeds), data_hash) in enumerate(zip(jobs, data, strict=True)):
         for split in splits:
@@ -123,42 +133,6 @@ def splits_of(numbers: list[int] | None, cfg: dict) -> Sequence[int]:
     for number in numbers:
         check_split(number, cfg["dataset"], cfg["protocol"])
     return numbers
-
-
-def _data_hash(cfg: dict, known: dict[str, str], fetch: bool, note: Note) -> str:
-    """The hash of the data of a config, read from the cache; `known` spares a second look."""
-    from dgpbench.data.cache import key_of
-
-    name = key_of([cfg["dataset"], cfg["protocol"]["split_rule"], cfg["protocol"]["row_number"]])
-    if name not in known:
-        known[name] = _look_up(cfg, fetch, note)
-    return known[name]
-
-
-def _look_up(cfg: dict, fetch: bool, note: Note) -> str:
-    from dgpbench.data.cache import check_cache, load_data, load_recipe
-    from dgpbench.data.catalogue import entry_from_config
-    from dgpbench.data.load import recipe_for
-
-    entry = entry_from_config(cfg["dataset"])
-    if entry.on_demand:
-        return load_data(entry, cfg["paths"]).data_hash
-    recipe = recipe_for(entry, cfg["paths"], cfg["protocol"])
-    expected = recipe.expect.get("data_sha256")
-    meta, _ = check_cache(recipe)
-    if meta is not None:
-        return meta["data_hash"]
-    if not fetch and entry.kind == "file":
-        if not expected:
-            note(f"{entry.name} is not fetched yet: whether its units are done cannot be known")
-        return expected or UNKNOWN_HASH
-    try:
-        return load_recipe(recipe, entry.name, note).data_hash
-    except UserError as error:
-        if not expected:
-            raise
-        note(f"{entry.name}: {error}; its units will be recorded as failed unless the data turn up")
-        return expected
 
 
 def _give_threads(configs: list[dict], units: int) -> None:

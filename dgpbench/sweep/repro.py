@@ -17,6 +17,7 @@ from dgpbench.progress import clock
 from dgpbench.store.layout import REFERENCE
 from dgpbench.store.reference import load, publish
 from dgpbench.sweep.estimate import Measured
+from dgpbench.sweep.hashes import Hashes
 from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.planner import make_plan
 from dgpbench.sweep.state import NOT_TRIED_OUT, State, find_record
@@ -65,21 +66,38 @@ def check_extra(words: Sequence[str]) -> None:
 
 def joint_plan(
     lines: Sequence[Line], extra: Sequence[str], *, fetch: bool, note: Callable[[str], None]
-) -> tuple[Plan, list[int]]:
-    """One plan of all lines in their order, and for each of its configs the number of its line."""
+) -> tuple[Plan, list[int], dict[int, str]]:
+    """One plan of all lines in their order, for each of its configs the number of its line, and for those
+    whose data cannot be had the reason."""
     configs, hashes, owners = [], [], []
     units: dict[str, Planned] = {}
+    data = Hashes(fetch, note, skip=True)
     given = {word.partition("=")[0] for word in extra}
     modest = [f"{name}=1" for name in ("threads", "launcher.workers") if name not in given]
     for number, line in enumerate(lines):
-        part = make_plan([*line.words, *modest, *extra], fetch=fetch, note=note)
+        part = make_plan([*line.words, *modest, *extra], fetch=fetch, note=note, hashes=data)
         for unit in part.units:
             units.setdefault(unit.key, unit._replace(config=unit.config + len(configs)))
         configs += part.configs
         hashes += part.hashes
         owners += [number] * len(part.configs)
     command = [word for line in lines for word in line.words]
-    return Plan(os.getcwd(), command, configs, hashes, list(units.values())), owners
+    lacking = {i: reason for i, cfg in enumerate(configs) if (reason := data.lacking(cfg))}
+    return Plan(os.getcwd(), command, configs, hashes, list(units.values())), owners, lacking
+
+
+def skipped(plan: Plan, todo: Iterable[int], lacking: dict[int, str]) -> list[str]:
+    """One line for each dataset that cannot be had: the units that wait for it and the reason."""
+    waiting: dict[str, list[int]] = {}
+    for index in todo:
+        if reason := lacking.get(plan.units[index].config):
+            waiting.setdefault(reason, []).append(index)
+    out = []
+    for reason, indices in waiting.items():
+        configs = [plan.configs[plan.units[i].config] for i in indices]
+        names = ", ".join(dict.fromkeys(cfg["experiment"] or cfg["model"]["name"] for cfg in configs))
+        out.append(f"skipped {len(indices)} units ({names} on {configs[0]['dataset']['name']}): {reason}")
+    return out
 
 
 class Reference:

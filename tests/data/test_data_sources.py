@@ -108,6 +108,18 @@ def test_what_cannot_be_had_is_told_in_one_line(paths, offline):
         load_data(catalogue()["nytaxi"], paths)
 
 
+def test_many_files_are_counted_not_listed(paths, offline):
+    from dgpbench.data.published import load_published
+
+    notes = []
+    with pytest.raises(UserError) as caught:
+        load_published(catalogue()["yacht"], paths, 0, notes.append)
+    folder = Path(paths["datasets"]) / "yacht" / "published"
+    assert f"put the 41 files data.txt to index_test_19.txt into {folder}, or set" in str(caught.value)
+    assert str(caught.value).count("index_") == 1 and len(notes) < 4
+    assert any("data/data.txt and 40 files beside it" in note for note in notes)
+
+
 def test_wrong_shape_or_numbers_are_refused(folder_mirror):
     with pytest.raises(UserError, match="20 rows where dataset toy has 21"):
         load_data(dataclasses.replace(toy(), n=21), folder_mirror)

@@ -17,6 +17,7 @@ from dgpbench.sweep.repro import (
     joint_plan,
     read_cells,
     seconds_of,
+    skipped,
 )
 from dgpbench.sweep.state import State
 
@@ -71,7 +72,7 @@ def test_one_plan_holds_the_units_of_all_lines_once(tmp_path, monkeypatch):
         line(tmp_path, "b", "model=sgp,linear", "split=1,2"),
     )
     lines = read_cells(path)
-    plan, owners = joint_plan(lines, [], fetch=True, note=print)
+    plan, owners, _ = joint_plan(lines, [], fetch=True, note=print)
     found = [f"{lines[owners[u.config]].file} {plan.label(i)}" for i, u in enumerate(plan.units)]
     assert found == [
         f"{file} {model} csv split {split}"
@@ -96,7 +97,7 @@ def test_the_agenda_says_what_is_left_and_what_it_costs(tmp_path, monkeypatch):
             line(tmp_path, "b", "model=sgp", "split=0,1"),
         )
     )
-    plan, owners = joint_plan(lines, [], fetch=True, note=print)
+    plan, owners, _ = joint_plan(lines, [], fetch=True, note=print)
     assert plan.launcher.workers == 1
     costs = Costs(plan)
     costs.by_config = [1800.0, None]
@@ -112,6 +113,49 @@ def test_the_agenda_says_what_is_left_and_what_it_costs(tmp_path, monkeypatch):
         "now linear csv split 1, about 30:00; next sgp csv split 0, cost unknown; "
         "0.5 core-hours and 2 units of unknown cost left"
     ]
+
+
+def test_cells_without_data_are_named_with_the_reason_and_the_others_planned(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DGPBENCH_DATASETS", str(tmp_path / "empty"))
+    write_data(tmp_path)
+    path = cells(
+        tmp_path,
+        "a dataset=nytaxi model=linear,sgp split=0,1",
+        line(tmp_path, "a", "model=linear", "split=0"),
+        "b dataset=csv dataset.path=gone.csv model=linear split=3",
+        "b dataset=nytaxi model=linear split=1,2",
+    )
+    plan, _, lacking = joint_plan(read_cells(path), [], fetch=True, note=print)
+    taxi, gone = skipped(plan, range(len(plan.units)), lacking)
+    assert taxi.startswith(
+        "skipped 5 units (linear, sgp on nytaxi): dataset nytaxi cannot be had. Tried cache"
+    )
+    assert gone.startswith("skipped 1 units (linear on csv): ") and "gone.csv" in gone
+    assert [plan.label(i) for i, u in enumerate(plan.units) if u.config not in lacking] == [
+        "linear csv split 0"
+    ]
+    assert skipped(plan, [4], lacking) == []  # done before, or not asked for: nothing to tell
+    path = cells(tmp_path, "a dataset=energy model=lineal")
+    with pytest.raises(UserError, match="lineal"):  # a mistake in the list is not a lack of data
+        joint_plan(read_cells(path), [], fetch=True, note=print)
+
+
+@pytest.mark.slow
+def test_the_queue_goes_on_past_a_cell_without_data_and_ends_with_1(tmp_path):
+    write_data(tmp_path)
+    cells(
+        tmp_path,
+        "a dataset=nytaxi model=linear split=0",
+        line(tmp_path, "a", "model=linear", "split=0"),
+    )
+    done = repro(tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert [r["dataset"] for r in published(tmp_path, "a")] == ["csv"]
+    *_, last = done.stdout.strip().splitlines()
+    assert last.startswith("skipped 1 units (linear on nytaxi): dataset nytaxi cannot be had.")
+    looked = repro(tmp_path, "--dry-run")
+    assert looked.returncode == 0 and "1 done" in looked.stdout
 
 
 @pytest.mark.slow

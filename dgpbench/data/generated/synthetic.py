@@ -15,7 +15,7 @@ import numpy as np
 
 from dgpbench.data.cache import Blocks, Recipe, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.generated import curves, fidelities, letters
+from dgpbench.data.generated import city, curves, fidelities, letters
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
@@ -118,6 +118,7 @@ DRAW = {
     "step": step_draw,
     "sincs": sincs_draw,
     "arm8": arm8_draw,
+    "city": city.draw,
 }
 LOG_DENSITY = {
     "bimodal": bimodal_log_density,
@@ -126,6 +127,7 @@ LOG_DENSITY = {
     "sincs": sincs_log_density,
     "arm8": arm8_log_density,
     "arm8_rows": arm8_log_density,
+    "city": city.log_density,
 }
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from dgpbench.data.readers.airline import read_airline
 from dgpbench.data.readers.archives import bounded_zip, read_idx, read_libsvm, read_zip_text, unpacking
 from dgpbench.data.readers.events import read_events
-from dgpbench.data.readers.text import line_chunks, open_text, split_fields, text_chunks
+from dgpbench.data.readers.taxi import read_nytaxi, read_taxi_places
+from dgpbench.data.readers.text import line_chunks, open_text, text_chunks
 from dgpbench.errors import UserError
 
 Rows = Iterator[np.ndarray]  # blocks (rows, columns)
@@ -87,66 +88,6 @@ def read_centred(path: Path, options: dict) -> Rows:
     yield np.array([[float(f"{v:.5g}") for v in row] for row in centred])[order]
 
 
-_TAXI = {"longitude": (-74.04, -73.75), "latitude": (40.62, 40.86), "near": 1e-5, "seconds": (30, 3 * 3600)}
-
-
-def read_nytaxi(path: Path, options: dict) -> Rows:
-    """Kaggle's nyc-taxi-trip-duration train.csv with the filter of bayesian_benchmarks.
-
-    Inputs: pick-up and drop-off longitude and latitude, sine and cosine of the weekday and of the time of
-    day. Target: seconds from pick-up to drop-off. Left out: trips outside the box, almost without
-    distance, shorter than 30 s or longer than 3 h. The weekday is scaled by 6, so Sunday equals Monday.
-    """
-    with open_text(path) as file:
-        names = split_fields(file.readline(), ",")
-        wanted = [
-            "pickup_datetime",
-            "dropoff_datetime",
-            "pickup_longitude",
-            "pickup_latitude",
-            "dropoff_longitude",
-            "dropoff_latitude",
-        ]
-        missing = [w for w in wanted if w not in names]
-        if missing:
-            raise UserError(f"{path}: no column {missing[0]!r} in the header; this is not the taxi train.csv")
-        at, block = [names.index(w) for w in wanted], []
-        for number, line in enumerate(file, start=2):
-            fields = line.rstrip("\r\n").split(",")
-            if len(fields) == len(names):
-                block.append([fields[i] for i in at])
-            elif line.strip():
-                raise UserError(
-                    f"{path}, line {number}: {len(fields)} columns where {len(names)} are expected"
-                )
-            if len(block) == 100_000:
-                yield _taxi_rows(path, block)
-                block = []
-        if block:
-            yield _taxi_rows(path, block)
-
-
-def _taxi_rows(path: Path, block: list) -> np.ndarray:
-    cells = np.array(block)
-    try:
-        pickup, dropoff = (cells[:, i].astype("datetime64[s]") for i in (0, 1))
-        place = cells[:, 2:].astype(np.float64)
-    except ValueError as error:
-        raise UserError(f"{path}: a date or a coordinate cannot be read ({error})") from error
-    seconds = (dropoff - pickup).astype(np.int64).astype(np.float64)
-    (west, east), (south, north) = _TAXI["longitude"], _TAXI["latitude"]
-    lon, lat = place[:, [0, 2]], place[:, [1, 3]]
-    inside = ((lon >= west) & (lon <= east) & (lat >= south) & (lat <= north)).all(axis=1)
-    apart = (place[:, 0] - place[:, 2]) ** 2 + (place[:, 1] - place[:, 3]) ** 2 >= _TAXI["near"]
-    keep = inside & apart & (seconds >= _TAXI["seconds"][0]) & (seconds <= _TAXI["seconds"][1])
-    day = pickup.astype("datetime64[D]")
-    weekday = (day.astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
-    minute = (pickup - day).astype(np.int64) // 60
-    week, clock = 2 * np.pi * weekday / 6, 2 * np.pi * minute / (24 * 60)
-    times = np.stack([np.sin(week), np.cos(week), np.sin(clock), np.cos(clock)], axis=1)
-    return np.hstack([place, times, seconds[:, None]])[keep]
-
-
 READERS = {  # of one file at a time
     "text": read_text,
     "space": read_space,
@@ -155,6 +96,7 @@ READERS = {  # of one file at a time
     "npz": read_npz,
     "centred": read_centred,
     "nytaxi": read_nytaxi,
+    "taxi_places": read_taxi_places,
     "zip_text": read_zip_text,
     "libsvm": read_libsvm,
     "events": read_events,
@@ -164,12 +106,15 @@ TOGETHER = {"idx": read_idx, "airline": read_airline}  # of all files of a sourc
 
 def read_rows(reader: str, files: list[Path], options: dict) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks (X, Y) of all files in order. Options `target` (default: last column) and `drop` are 0-based;
-    `relabel` maps labels to others."""
+    `targets` counts several at the end; `relabel` maps labels to others."""
     if reader in TOGETHER:
         chunks = TOGETHER[reader]([Path(path) for path in files], options)
     else:
         chunks = (chunk for path in files for chunk in READERS[reader](Path(path), options))
     for chunk in chunks:
+        if several := options.get("targets"):
+            yield chunk[:, :-several], chunk[:, -several:]
+            continue
         target = options.get("target", -1) % chunk.shape[1]
         out = {target, *options.get("drop", [])}
         keep = [i for i in range(chunk.shape[1]) if i not in out]

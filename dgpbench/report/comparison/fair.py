@@ -21,6 +21,7 @@ TESTED = (
     "fixed_test",
     "stratify",
     "max_test",
+    "test_rows",
     "row_number",
     "pixels",
 )

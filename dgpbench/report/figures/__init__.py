@@ -30,6 +30,11 @@ KINDS = {
     "ranks": "Average ranks",
     "frontier": "Accuracy against training seconds",
     "calibration": "Calibration",
+    "four_kernels": "Draws from Gaussian processes with four kernels",
+    "log_densities": "Log densities of likelihoods",
+    "two_layers": "Draws of two layers",
+    "gradients": "Ordinary and natural gradients",
+    "surface": "Draws with a latent input",
     "prior": "One draw from the prior",
     "functions": "Draws of each layer's function",
     "collapse": "Output variance of a GP with a noisy input",
@@ -46,14 +51,22 @@ KINDS = {
     "alpha": "Ranks against alpha",
     "layers": "How much of each layer is used",
     "fidelities": "The highest fidelity, predicted",
+    "sequences": "Sequences, aligned",
+    "regions": "Class probabilities",
+    "places": "Densities of places",
+}
+FILES = {  # what a kind takes beside the record, which published records come without
+    **dict.fromkeys(("density", "projection", "marginals", "fidelities"), "draws"),
+    **dict.fromkeys(("functions", "boundaries", "images", "sequences", "regions", "places"), "parameters"),
+    "intensity": "rates",
 }
 
 
 @dataclass(frozen=True)
 class FigureSpec:
     name: str
-    kind: str
-    title: str
+    kind: str = ""  # '' where nothing is drawn
+    title: str = ""
     table: str | None = None
     select: tuple[str, ...] = ()
     x: str = "seconds"
@@ -64,6 +77,13 @@ class FigureSpec:
     trials: int = 1  # runs of each experiment whose functions are drawn
     draws: int = 25  # of the functions of each run
     asked: bool = False  # drawn if asked for by name only: it trains, for up to some minutes
+    lacks: str = ""  # why nothing is drawn: a diagram, a reprint, data that cannot be had
+    same: str = ""  # the figure that is the same in another document
+
+    @property
+    def files(self) -> str:
+        """What the figure takes of a run beside its record, or ''."""
+        return FILES.get(self.kind, "")
 
 
 @lru_cache(maxsize=1)
@@ -78,7 +98,7 @@ def find(name: str) -> FigureSpec:
         raise UserError(
             f"no figure '{name}'{did_you_mean(name, known)}; `dgpbench figures --list` lists them"
         )
-    return known[name]
+    return known[known[name].same or name]
 
 
 def make(
@@ -91,6 +111,8 @@ def make(
 
     `words` choose among the records in place of the figure's own; `tables` are those built already.
     """
+    if spec.lacks:
+        raise Nothing(spec.lacks)
     module = importlib.import_module(f"dgpbench.report.figures.{spec.kind}")
     if words:  # not the paper's figure any more, but one drawn like it
         spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}", select=())

@@ -52,6 +52,8 @@ def papers(
 def _pictures(units: Sequence[Unit], tables: dict[str, Table]) -> tuple[list[Picture], list[str]]:
     drawn, undrawn = [], []
     for name, spec in figures.figure_specs().items():
+        if spec.lacks or spec.same:
+            continue
         if spec.asked:
             undrawn.append(f"{name}: {spec.title}: trained for; `dgpbench figures {name}` draws it")
             continue

@@ -1,0 +1,49 @@
+"""What a table or a figure still needs: runs, data that only a hand can place; or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dgpbench.report.figures import FigureSpec
+from dgpbench.report.table import Table
+from dgpbench.store.filters import select
+from dgpbench.store.scan import Unit
+
+
+def of_table(table: Table) -> str:
+    """In words, or '' for a table whose splits are all done."""
+    if not table.expected:
+        return table.spec.lacks or "runs that can be defined"
+    parts = []
+    if left := table.expected - table.done:
+        parts.append(f"{left:,} runs" if table.spec.ours == "records" else f"{left:,} measurements")
+    unknown = {c.place.dataset for c in table.cells.values() if (c.absent or "").startswith("no dataset")}
+    used = {cell.place.dataset for cell in table.cells.values() if cell.missing}
+    by_hand = sorted(unknown | {name for name in used if name and _by_hand(name)})
+    if by_hand:
+        parts.append(f"data of {', '.join(by_hand)}")
+    return "; ".join(parts)
+
+
+def _by_hand(dataset: str) -> bool:
+    """Whether a dataset's page asks for a login, so that its file is placed by hand."""
+    from dgpbench.data.catalogue import catalogue
+
+    entry = catalogue().get(dataset)
+    return entry is not None and bool(entry.sources) and all(s.kind == "manual" for s in entry.sources)
+
+
+def of_figure(spec: FigureSpec, units: Sequence[Unit], tables: dict[str, Table]) -> str:
+    """In words, or '' for a figure that needs no records or has those it takes."""
+    if spec.lacks:
+        return f"lacks {spec.lacks}" if spec.lacks.startswith("data") else f"not drawn: {spec.lacks}"
+    if spec.table:
+        return "" if tables[spec.table].done else f"lacks runs of table {spec.table}"
+    if not spec.records:
+        return ""
+    found = [unit for unit in select(units, spec.select) if unit.record["status"] == "done"]
+    if not found:
+        return f"lacks runs with {' '.join(spec.select)}"
+    if spec.files and all(unit.is_reference for unit in found):
+        return f"lacks runs here with {' '.join(spec.select)}: published records come without {spec.files}"
+    return ""
