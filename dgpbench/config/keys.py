@@ -19,6 +19,8 @@ LATER_DEFAULTS: dict[str, Any] = {
     "dataset.bin_size": None,
     "dataset.level": None,
     "dataset.train_levels": "all",
+    "dataset.label": None,
+    "dataset.per_class": None,
     "protocol.evaluate": "test",
     "protocol.latent_samples": 2000,
     "protocol.fixed_test": True,
@@ -70,7 +72,17 @@ LATER_DEFAULTS: dict[str, Any] = {
     "likelihood.bin_size": None,
 }
 
-DATA_FIELDS = ("name", "task", "train_rows", "scaled", "bin_size", "level", "train_levels")
+DATA_FIELDS = (
+    "name",
+    "task",
+    "train_rows",
+    "scaled",
+    "bin_size",
+    "level",
+    "train_levels",
+    "label",
+    "per_class",
+)
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
 DEFAULT_LIKELIHOOD = {  # by task

@@ -148,7 +148,7 @@ def _look_up(cfg: dict, fetch: bool, note: Note) -> str:
     meta, _ = check_cache(recipe)
     if meta is not None:
         return meta["data_hash"]
-    if not fetch and entry.kind == "file":
+    if not fetch and entry.kind in ("file", "images"):
         if not expected:
             note(f"{entry.name} is not fetched yet: whether its units are done cannot be known")
         return expected or UNKNOWN_HASH
