@@ -37,6 +37,10 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.projection_dim": None,
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
+    "model.likelihood_variance_trainable": True,
+    "model.output_mixing": "principal",
+    "model.mixing_lengthscale": 1.0,
+    "model.dropout": 0.0,
     "model.inducing": "kmeans",
     "model.priors": {},
     "model.compat": None,
@@ -73,15 +77,8 @@ LATER_DEFAULTS: dict[str, Any] = {
 }
 
 DATA_FIELDS = (
-    "name",
-    "task",
-    "train_rows",
-    "scaled",
-    "bin_size",
-    "level",
-    "train_levels",
-    "label",
-    "per_class",
+    *("name", "task", "train_rows", "scaled", "bin_size", "level", "train_levels"),
+    *("label", "per_class"),
 )
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)

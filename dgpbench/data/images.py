@@ -1,8 +1,8 @@
 """Images as outputs: Y holds the pixels of an image, from 0 to 1, and X its label, one-hot.
 
-A set of images names the labelled set that it turns around (`images_of`), or reads one of its own. Its settings:
-`dataset.label` keeps one class only, `dataset.per_class` trains on so many images of each class, which
-RandomState(split) chooses among the training rows; all test rows stay.
+A set of images names the labelled set that it turns around (`images_of`), or reads one of its own.
+Settings: `dataset.label` keeps one class only; `dataset.per_class` trains on so many images of each class,
+which RandomState(split) chooses among the training rows. All test rows stay.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def _turned(entry: Entry, blocks) -> Blocks:
     for pixels, labels in blocks:
         if pixels.shape[1] != rows * columns:
             raise UserError(
-                f"dataset {entry.name}: images of {pixels.shape[1]} pixels where dataset.image=[{rows},{columns}] "
-                f"has {rows * columns}; all images must have one size"
+                f"dataset {entry.name}: images of {pixels.shape[1]} pixels where dataset.image is "
+                f"[{rows},{columns}]; all images must have one size"
             )
         yield np.asarray(labels), np.asarray(pixels) / largest
 
@@ -97,9 +97,8 @@ def divided(entry: Entry, data: Data, protocol: dict, split: int) -> tuple[Data,
     train, test = _divide(entry, codes, chosen, protocol, split)
     if count := entry.settings.get("per_class"):
         train = _some(entry, train, codes, values, count, split)
-    rows = Rows(
-        len(codes), len(values), lambda i: (codes[i][:, None] == np.arange(len(values))).astype(float)
-    )
+    one = np.arange(len(values))
+    rows = Rows(len(codes), len(values), lambda i: (codes[i][:, None] == one).astype(float))
     return replace(data, X=rows), train, test
 
 
@@ -109,14 +108,13 @@ def _divide(entry: Entry, codes, chosen, protocol: dict, split: int) -> tuple[np
     number, share = 0 if protocol["split_rule"] == "fixed_zero" else split, protocol["train_fraction"]
     if protocol["split_rule"] not in ("shuffle", "fixed_zero"):
         raise UserError(
-            f"protocol={protocol['name']} has no rule for images; use protocol=clean, which takes the set's own "
-            "test images"
+            f"protocol={protocol['name']} has no rule for images; use protocol=clean, which takes the "
+            "test images of the set"
         )
-    parts = (
-        stratified_rows(codes[chosen], number, share)
-        if codes.any()
-        else shuffle_rows(len(chosen), number, share)
-    )
+    if codes.any():
+        parts = stratified_rows(codes[chosen], number, share)
+    else:
+        parts = shuffle_rows(len(chosen), number, share)
     return chosen[parts[0]], chosen[parts[1]]
 
 
@@ -127,7 +125,7 @@ def _some(entry: Entry, train, codes, values, count: int, split: int) -> np.ndar
     for value, rows in zip(values, each, strict=True):
         if len(rows) < count:
             raise UserError(
-                f"dataset.per_class={count}: class {value:g} of {entry.name} has {len(rows)} training images; "
+                f"dataset.per_class={count}: class {value:g} of {entry.name} has only {len(rows)} to train; "
                 f"at most {min(map(len, each))}"
             )
     return np.concatenate(each)

@@ -71,7 +71,7 @@ def test_label_and_count_enter_the_key():
     [
         (
             ["dataset=strokes_images", "dataset.per_class=500"],
-            "class . of strokes_images has .* training images",
+            "class . of strokes_images has only .* to train; at most",
         ),
         (["dataset=strokes_images", "dataset.per_class=0"], "a whole number of at least 1"),
         (["dataset=strokes_images", "dataset.label=7"], "is no label of strokes_images; it has 0, 1, 2, 3"),
@@ -151,7 +151,7 @@ def test_omniglot_end_to_end(tmp_path, paths):
     [
         (
             {"odd": ("Oriya/character02", 5)},
-            r"character02/0001_05.png has 55 x 56 pixels .* 56 x 56; all images",
+            r"character02/0001_05.png has 55 x 56 pixels, .* 56 x 56; all images",
         ),
         ({"side": 60}, "has 60 x 60 pixels"),
         ({"drawings": 0}, "this is no part of Omniglot"),

@@ -112,8 +112,8 @@ def gaussians3_draw(random: np.random.RandomState, n: int, noise: float) -> tupl
 
 
 def strokes_draw(random: np.random.RandomState, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Images of 8 by 8 pixels from 0 to 1: a stroke upright, level, rising or falling (label 0 to 3) through the
-    middle, give or take, with a slant of its own."""
+    """Images of 8 by 8 pixels from 0 to 1: a stroke upright, level, rising or falling (label 0 to 3) near the
+    middle, with a slant of its own."""
     label = random.randint(0, 4, (n, 1))
     angle = np.pi * np.array([0.5, 0.0, 0.25, 0.75])[label] + 0.2 * random.standard_normal((n, 1))
     shift, width = 0.1 * random.standard_normal((n, 1)), random.uniform(0.15, 0.25, (n, 1))

@@ -53,7 +53,7 @@ def read_omniglot(paths: list[Path], options: dict) -> Iterator[np.ndarray]:
                 size = size or (found, drawing.member)
                 if found != size[0]:
                     raise UserError(
-                        f"{drawing.path}: {drawing.member} has {found[0]} x {found[1]} pixels and {size[1]} has "
+                        f"{drawing.path}: {drawing.member} has {found[0]} x {found[1]} pixels, {size[1]} has "
                         f"{size[0][0]} x {size[0][1]}; all images must have one size"
                     )
                 rows.append(np.append(ink, label[drawing.character]))
