@@ -177,6 +177,8 @@ def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) ->
     metrics = dict(evaluation.metrics)
     if cfg["protocol"].get("layer_variances") and hasattr(model, "inside"):
         metrics |= model.inside(split, seed)
+    if split.image and "likelihood/variance" in (values := model.parameters()):
+        metrics["likelihood_variance"] = float(values["likelihood/variance"])
     if split.rows_valid is not None:
         metrics |= _validation_names(evaluate_model(model, split.on_validation(), cfg, seed).metrics)
     return metrics

@@ -72,6 +72,13 @@ def _model(values: dict) -> dict:
         raise UserError(
             "model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a noise above 0"
         )
+    if model.get("output_mixing") == "pixels" and not model.get("output_gps"):
+        raise UserError("model.output_mixing=pixels needs GPs to mix; set model.output_gps, e.g. to 50")
+    if model.get("start") == "data" and model.get("likelihood_variance_trainable") is False:
+        raise UserError(
+            "model.likelihood_variance_trainable=false keeps model.likelihood_variance, which "
+            "model.start=data would replace; set model.start=config"
+        )
     if "priors" in model:
         model["priors"] = check_priors(model["priors"])
     if "layer_overrides" in model:

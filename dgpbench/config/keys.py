@@ -19,6 +19,8 @@ LATER_DEFAULTS: dict[str, Any] = {
     "dataset.bin_size": None,
     "dataset.level": None,
     "dataset.train_levels": "all",
+    "dataset.label": None,
+    "dataset.per_class": None,
     "protocol.evaluate": "test",
     "protocol.latent_samples": 2000,
     "protocol.fixed_test": True,
@@ -37,6 +39,10 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.projection_dim": None,
     "model.projection_scale": 0.1,
     "model.use_inputs": True,
+    "model.likelihood_variance_trainable": True,
+    "model.output_mixing": "principal",
+    "model.mixing_lengthscale": 1.0,
+    "model.dropout": 0.0,
     "model.inducing": "kmeans",
     "model.priors": {},
     "model.compat": None,
@@ -73,7 +79,10 @@ LATER_DEFAULTS: dict[str, Any] = {
     "likelihood.bin_size": None,
 }
 
-DATA_FIELDS = ("name", "task", "train_rows", "scaled", "bin_size", "level", "train_levels")
+DATA_FIELDS = (
+    *("name", "task", "train_rows", "scaled", "bin_size", "level", "train_levels"),
+    *("label", "per_class"),
+)
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)
 DEFAULT_LIKELIHOOD = {  # by task

@@ -141,6 +141,8 @@ def recipe_of(entry: Entry, paths: dict, row_number: bool = False) -> Recipe:
         from dgpbench.data.generated.synthetic import recipe
     elif entry.kind == "csv":
         from dgpbench.data.readers.user_file import recipe
+    elif entry.kind == "images":
+        from dgpbench.data.images import recipe
     else:
         recipe = _file_recipe
     return recipe(entry, paths)

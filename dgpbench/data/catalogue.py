@@ -118,6 +118,8 @@ class Entry:
     train_rows: int | None = None  # the first so many rows train and the rest test: the set's own division
     row_number: int | None = None  # the column of the source that counts its rows and is no input
     pixel_max: float | None = None  # inputs are pixels from 0 to this
+    image: Any = None  # rows and columns of images that are the outputs (data/images.py)
+    images_of: str | None = None  # the labelled set of which these are the images
     scaled: bool = True  # false: inputs are places or times: they are centred and keep their units
     bin_size: float | None = None  # length or area over which a row counts
     published: dict | None = None
@@ -133,6 +135,8 @@ class Entry:
     def kind(self) -> str:
         if self.generator:
             return "synthetic"
+        if self.image:
+            return "images"
         return "file" if self.sources else "csv"
 
     @classmethod
@@ -201,8 +205,8 @@ def entry_from_config(dataset: dict) -> Entry:
         raise UserError("dataset.name is missing; a dataset yaml needs at least name and task")
     base = _raw().get(name, {})
     entry = Entry.from_dict({**base, **dataset})
-    if entry.kind == "file":
-        for fact in ("n", "d", "train_rows"):
+    if entry.kind in ("file", "images"):
+        for fact in ("n", "d", "train_rows", "image"):
             if base and entry.__dict__[fact] != base.get(fact):
                 hint = " (dataset=arm8 takes any n)" if fact == "n" else ""
                 raise UserError(

@@ -7,7 +7,7 @@ import numpy as np
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
 from dgpbench.config.schema import NUMBERS, SCALINGS, SPLIT_RULES
-from dgpbench.data import levels
+from dgpbench.data import images, levels
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_counts, check_training, code_labels
@@ -39,6 +39,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     own = {"name": entry.name, "train_rows": entry.train_rows}
     levels.check_settings(entry)
     _check_counts(entry, protocol)
+    images.check_settings(entry)
     check_split(split, own, protocol)
     check_task(protocol, entry.name, entry.task)
     if rule == "published":
@@ -60,6 +61,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
                 "asked for; use dataset=arm8"
             )
         train, test = split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
+    elif entry.image:
+        data, train, test = images.divided(entry, data, protocol, split)
     elif entry.level is not None:
         count = levels.count_levels(entry, data.X[:, -1])
         train, test, valid = levels.divide(entry, data.X[:, -1], protocol, split)
@@ -156,7 +159,11 @@ def _scaled(
         from dgpbench.data.generated.on_demand import MOMENT_ROWS
 
         scaled_by = train[:MOMENT_ROWS]
-    if entry.pixel_max and protocol.get("pixels", "unit") == "unit":
+    unit = protocol.get("pixels", "unit") == "unit"
+    if entry.image:  # labels, one-hot
+        x_mean, x_std = np.zeros(data.X.shape[1]), np.ones(data.X.shape[1])
+        constant = np.zeros(data.X.shape[1], dtype=bool)
+    elif entry.pixel_max and unit:
         x_mean, x_std = np.zeros(data.X.shape[1]), np.full(data.X.shape[1], float(entry.pixel_max))
         constant = np.zeros(data.X.shape[1], dtype=bool)  # divided like the others: nothing to tell
     else:
@@ -165,7 +172,7 @@ def _scaled(
         if not entry.scaled:
             x_std = np.ones_like(x_std)
     y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
-    if entry.task == "regression":
+    if entry.task == "regression" and not (entry.image and unit):
         y_mean, y_std = scale_targets(Y, scaled_by, scaling, likelihood, seen)
     traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
     if protocol["name"] == "whole":
@@ -192,6 +199,7 @@ def _scaled(
         classes,
         _density(entry),
         entry.bin_size or 1.0,
+        image=images.image_shape(entry, Y.shape[1]),
     )
 
 

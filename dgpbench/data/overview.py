@@ -25,6 +25,8 @@ def places(entry: Entry, paths: dict) -> list[str]:
     """Places that have a dataset now, in the order of the chain; asks no network."""
     if entry.kind == "csv":
         return ["your file"]
+    if entry.images_of:
+        return places(find(entry.images_of), paths)
     folder, mirror = Path(paths["datasets"]) / entry.name, paths.get("mirror")
     found = ["cached"] if _cached(entry, folder) else []
     if entry.kind == "synthetic":

@@ -36,6 +36,7 @@ class Split:
     log_density: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # original units
     bin_size: float = 1.0  # length or area over which a row counts, where the task is counts
     levels: int = 0  # fidelities, where the last input is the level of a row (data/levels.py)
+    image: tuple[int, int] | None = None  # rows and columns, where the outputs are pixels (data/images.py)
 
     @classmethod
     def from_arrays(

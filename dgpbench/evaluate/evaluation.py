@@ -88,6 +88,10 @@ def evaluate(
     """
     if split.task not in SCORERS:
         raise UserError(f"no metrics for task {split.task}; known tasks: {', '.join(SCORERS)}")
+    if getattr(split, "image", None):
+        from dgpbench.evaluate.pixels import evaluate_images
+
+        return evaluate_images(predict, split, protocol, seed, density, progress)
     stop = protocol.get("max_test")
     X, Y, rows = split.X_test[:stop], split.Y_test[:stop], split.rows_test[:stop]
     if not len(X):

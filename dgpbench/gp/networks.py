@@ -20,12 +20,19 @@ def initial(sizes: Sequence[int], rng: np.random.RandomState) -> dict[str, np.nd
     return values
 
 
-def forward(p: dict[str, tf.Tensor], inputs: tf.Tensor, skip: bool = False) -> tf.Tensor:
-    """tanh between layers, none at the end; `skip` adds a layer's input to its output where widths agree."""
+def forward(
+    p: dict[str, tf.Tensor],
+    inputs: tf.Tensor,
+    skip: bool = False,
+    masks: Sequence[tf.Tensor] | None = None,
+) -> tf.Tensor:
+    """tanh between layers, none at the end; `skip` adds a layer's input to its output where widths agree;
+    `masks` are factors (width, B) on the hidden units."""
     H, depth = inputs, len(p) // 2
     for i in range(depth):
         W = p[f"W{i}"]
         out = tf.matmul(W, H) + p[f"b{i}"]
         out = tf.tanh(out) if i < depth - 1 else out
+        out = out * masks[i] if masks and i < depth - 1 else out
         H = out + H if skip and W.shape[0] == W.shape[1] else out
     return H  # sizes[-1], B

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.upgrade import merged
 from dgpbench.errors import UserError
-from dgpbench.gp import align, data_start, first_guesses, projection, warp
+from dgpbench.gp import align, data_start, first_guesses, mixing, projection, warp
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.latent import LatentLayer
@@ -39,6 +39,7 @@ class Start:
     latents: int = 0  # latent dimensions so far
     noise: float | None = None  # of a Gaussian likelihood, where the data give it
     regression: bool = False  # whether the last layer starts from a regression
+    image: Sequence[int] | None = None  # rows and columns, where Y holds pixels
 
     def carry(self, step: Callable[[np.ndarray], np.ndarray]) -> None:
         self.H = step(self.H)
@@ -86,6 +87,7 @@ def build(
     X = X if model["use_inputs"] else X[:, :0]
     likelihood = likelihood or Gaussian(model["likelihood_variance"])
     start = Start(X, Y, likelihood, num_data or len(X), np.random.RandomState(seed), X)
+    start.image = cfg.get("dataset", {}).get("image")
     depth = len(model["layers"])
     for i, kind in enumerate(model["layers"]):
         settings = layer_settings(cfg["model"], i)
@@ -102,6 +104,8 @@ def build(
     if start.noise is not None:
         values["likelihood/variance"] = np.asarray(start.noise)
     start.fixed |= {f"likelihood/{n}" for n in likelihood.fixed}
+    if not model["likelihood_variance_trainable"]:
+        _hold_noise(start)
     fixed = start.fixed & values.keys()
     inference = merged(later_defaults("inference"), cfg.get("inference", {}))
     made = structure(cfg, values)
@@ -143,7 +147,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     }
     if last:
         if gps:
-            start.values[f"layer{i}/P"] = first_guesses.principal_scales(start.Y, gps)
+            start.values[f"layer{i}/P"] = mixing.outputs(settings, start.Y, start.image, gps)
         return
     if not settings["inner_noise_trainable"]:
         start.fixed.add(f"layer{i}/kernel/white/variance")
@@ -158,7 +162,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
         start.carry(lambda A: A @ W)
     if gps:
         start.values[f"layer{i}/P"] = (
-            _released_mixing(start.X, width, gps) if released else first_guesses.principal_axes(start.H, gps)
+            mixing.released(start.X, width, gps) if released else first_guesses.principal_axes(start.H, gps)
         )
         if not settings["mixing_trainable"]:
             start.fixed.add(f"layer{i}/P")
@@ -279,9 +283,10 @@ def _mean_function(
     return "zero" if wanted == "zero" else "linear", W
 
 
-def _released_mixing(X: np.ndarray, width: int, gps: int) -> np.ndarray:
-    """The first columns of V^T of the SVD of X, as the released code takes them: not the principal axes."""
-    Vt = np.linalg.svd(X, full_matrices=False)[2]
-    P = np.zeros((width, gps))
-    P[: len(Vt), : min(gps, X.shape[1])] = Vt[:width, : min(gps, X.shape[1])]
-    return P
+def _hold_noise(start: Start) -> None:
+    """Keep a Gaussian likelihood's variance where it starts."""
+    if not isinstance(start.likelihood, Gaussian):
+        raise UserError(
+            f"model.likelihood_variance_trainable=false is for Gaussian noise, not {start.likelihood.name}"
+        )
+    start.fixed.add("likelihood/variance")

@@ -52,7 +52,7 @@ class ProjectedMethod(Method):
                 )
         if self.cfg["precision"] == "float32":
             return f"inference={own} takes differences too small for float32; use precision=mixed or float64"
-        return _kernels(own, model)
+        return kernels_without_psi(own, model, "inference=alpha")
 
     def update(self, bound: Bound) -> Update:
         from dgpbench.inference.updates.adam import Adam
@@ -63,8 +63,8 @@ class ProjectedMethod(Method):
         return adam_rates(self.settings["adam"])
 
 
-def _kernels(own: str, model: Mapping[str, Any]) -> str | None:
-    """Why a kernel behind the first layer has no psi statistics; None where all have."""
+def kernels_without_psi(own: str, model: Mapping[str, Any], instead: str) -> str | None:
+    """Why a kernel behind the first layer has no psi statistics, and what fits; None where all have."""
     overrides = model.get("layer_overrides") or {}
     for i in range(1, len(model.get("layers", ()))):
         kernel = overrides.get(str(i), {}).get("kernel", model["kernel"])
@@ -72,7 +72,7 @@ def _kernels(own: str, model: Mapping[str, Any]) -> str | None:
             return (
                 f"inference={own} averages kernels over Gaussian inputs, which has a closed form for "
                 f"{', '.join(WITH_PSI[:-1])} and {WITH_PSI[-1]} kernels and their sums; layer {i} has "
-                f"{kernel}: use model.kernel=rbf, or inference=alpha"
+                f"{kernel}: use model.kernel=rbf, or {instead}"
             )
     return None
 

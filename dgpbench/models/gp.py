@@ -25,7 +25,7 @@ from dgpbench.gp.parameters import scope, unconstrain
 from dgpbench.inference.base import Bound, Method, Numerics
 from dgpbench.inference.place import place_of
 from dgpbench.keyed_random import permuted
-from dgpbench.models import inside, latent_density, prediction
+from dgpbench.models import importance, inside, latent_density, prediction
 
 INIT_ROWS = 100_000  # initial values are taken from at most this many random rows
 INIT_STREAM = 1 << 43  # random stream of the sample of very many rows; epochs have the streams from 0 on
@@ -190,13 +190,13 @@ class GPModel:
         None where that is as good, or there is no other way."""
         if hasattr(self.model.likelihood, "probs"):
             return None
-        if self.latent and latent_density.possible(self.model):
-            return np.concatenate(
-                self._for_members(latent_density.log_density, samples, seed, self._inputs(X), Y)
-            )
-        if isinstance(self.model.likelihood, Gaussian):
-            return None
         density = partial(prediction.log_density, members=len(self._members))
+        if self.latent and latent_density.possible(self.model):
+            density = latent_density.log_density
+        elif self.cfg["dataset"].get("image") and (self.latent or self.model.layers[-1].mixed):
+            density = importance.log_density
+        elif isinstance(self.model.likelihood, Gaussian):
+            return None
         return np.concatenate(self._for_members(density, samples, seed, self._inputs(X), Y))
 
     def _for_members(self, function, samples: int, seed: int, *arrays) -> list:

@@ -26,6 +26,7 @@ from dgpbench.models.latent_curve import Curve, Ways
 
 SAMPLES = 128  # of latent variables for one of the inner layers
 COLUMNS = 40_000  # rows times samples times SAMPLES that share a block and its noise
+FEW, NUMBERS = 16, 4_000_000  # outputs above which blocks are smaller, of so many means on the fine grid
 COARSE = 65  # values of w at which m and v are known, where no fewer will do
 PANELS, PANEL = 64, 2  # panels, and Gauss-Legendre nodes in each
 FINE = 1024  # cells of the grid on which the mass is looked for
@@ -55,6 +56,8 @@ def log_density(
     """
     inner = max(1, samples // SAMPLES) if bound.model.noise_dim > 1 else 1  # nothing but w to integrate over
     rows = max(1, COLUMNS // (inner * SAMPLES))
+    if Y.shape[1] > FEW:
+        rows = max(1, min(rows, NUMBERS // (inner * FINE * Y.shape[1])))
     ways = Ways(WAYS if latent_curve.possible(bound) else (EXACT,))
     out = []
     for block, start in enumerate(range(0, len(X), rows)):

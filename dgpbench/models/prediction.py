@@ -104,6 +104,14 @@ def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed, nodes: 
     return mean, var, noise, doubt
 
 
+def along_latent(bound: Bound, prepared: dict, places: np.ndarray) -> np.ndarray:
+    """Mean outputs (K, P) of a model without inputs at values (K,) of its one-dimensional latent variable."""
+    K, noise = len(places), tf.zeros((max(bound.noise_dim, 1), len(places)), tf.float64)
+    w = [tf.reshape(tf.constant(places, tf.float64), (1, 1, K))]
+    moments = bound.moments(prepared, tf.zeros((0, K), tf.float64), noise, w)
+    return mixed_outputs(bound.model, prepared, *moments)[0].numpy().T
+
+
 @lru_cache(maxsize=8)
 def _compiled_predict(bound: Bound, samples: int, nodes: int):
     """Mean and variance (S, N, P), of y under a Gaussian likelihood and of f under others; or the mean of the

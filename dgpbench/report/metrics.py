@@ -32,6 +32,9 @@ METRICS = {
     metric.name: metric
     for metric in (
         *_with_units("test_loglik", "Test log-likelihood", NAT, "higher"),
+        Metric("test_loglik_per_pixel", "Test log-likelihood", "nat per pixel", "higher"),
+        Metric("train_loglik", "Log-likelihood of the training images", "nat per image", "higher"),
+        Metric("likelihood_variance", "Variance of the noise", "", None),
         *_with_units("test_loglik_kde", "Test log-likelihood by kernel density estimate", NAT, "higher"),
         *_with_units("test_rmse", "Test RMSE", "", "lower", ratio=True),
         *_with_units("test_crps", "Test CRPS", "", "lower", ratio=True),

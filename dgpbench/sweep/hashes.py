@@ -52,7 +52,7 @@ class Hashes:
             meta, _ = check_cache(recipe)
             if meta is not None:
                 return meta["data_hash"], None
-            if not self.fetch and entry.kind == "file":
+            if not self.fetch and entry.kind in ("file", "images"):
                 if not expected:
                     self.note(f"{entry.name} is not fetched yet: whether its units are done cannot be known")
                 return expected or UNKNOWN_HASH, None

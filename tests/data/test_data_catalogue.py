@@ -19,9 +19,10 @@ bike 17379 17; kin40k 40000 8; protein 45730 9; tamielectric 45781 3; keggdirect
 slice 53500 385; keggundirected 63608 27; 3droad 434874 3; song 515345 90; buzz 583250 77;
 nytaxi 1420068 8; houseelectric 2049280 11"""
 UNKNOWN_HASH = {"slice", "3droad", "song", "buzz", "nytaxi", "houseelectric", "rectangles_images", "higgs",
-                "susy", "airline", "nytaxi_manhattan"}  # fmt: skip
+                "susy", "airline", "nytaxi_manhattan", "omniglot_images"}  # fmt: skip
 OTHERS = {"snelson1d", "csv", "dgp_letters", "bimodal", "heteroscedastic", "step", "arm8", "arm8_rows"}
 OTHERS |= {"airline", "city", "nytaxi_manhattan", "sine", "identity", "waves", "shifted_sincs"}
+OTHERS |= {"digits_images", "mnist_images", "omniglot_images", "strokes_images"}
 OTHERS |= {"mf_sine", "mf_branin", "mf_currin", "mf_park", "mf_borehole"}
 CLASSES = {  # rows, inputs without row number, classes
     "iris": (150, 4, 3), "wine": (178, 13, 3), "ecoli": (336, 7, 8), "letter": (20000, 16, 26),

@@ -111,7 +111,21 @@ def gaussians3_draw(random: np.random.RandomState, n: int, noise: float) -> tupl
     return np.round(x, 6), label.astype(float)
 
 
+def strokes_draw(random: np.random.RandomState, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Images of 8 by 8 pixels from 0 to 1: a stroke upright, level, rising or falling (label 0 to 3) near the
+    middle, with a slant of its own."""
+    label = random.randint(0, 4, (n, 1))
+    angle = np.pi * np.array([0.5, 0.0, 0.25, 0.75])[label] + 0.2 * random.standard_normal((n, 1))
+    shift, width = 0.1 * random.standard_normal((n, 1)), random.uniform(0.15, 0.25, (n, 1))
+    place = np.linspace(-1, 1, 8)
+    across, up = (a.ravel()[None] for a in np.meshgrid(place, -place))  # 1, 64: rows of pixels from above
+    distance = -np.sin(angle) * across + np.cos(angle) * up - shift
+    pixels = np.exp(-0.5 * (distance / width) ** 2) + noise * random.standard_normal((n, 64))
+    return np.round(np.clip(pixels, 0, 1), 6), label.astype(float)
+
+
 DRAW = {
+    "strokes": strokes_draw,
     "gaussians3": gaussians3_draw,
     "bimodal": bimodal_draw,
     "heteroscedastic": heteroscedastic_draw,

@@ -28,6 +28,7 @@ def read_idx(paths: list[Path], options: dict) -> Rows:
 
     The four files, plain or gzipped, or one .tgz that holds them.
     """
+    sizes: dict[str, tuple[int, ...]] = {}
     for part in PARTS:
         images = idx_array(*_content(paths, IMAGES.format(part)))
         labels = idx_array(*_content(paths, LABELS.format(part)))
@@ -36,6 +37,10 @@ def read_idx(paths: list[Path], options: dict) -> Rows:
                 f"{paths[0].parent}: {part} images have shape {images.shape} and labels {labels.shape}; they "
                 "must be (N, rows, columns) and (N,): fetch the files again"
             )
+        sizes[part] = images.shape[1:]
+        if len(set(sizes.values())) > 1:
+            shown = " and ".join(f"{name} images of {a} x {b}" for name, (a, b) in sizes.items())
+            raise UserError(f"{paths[0].parent}: {shown} pixels; all images must have one size")
         for start in range(0, len(images), _BLOCK_ROWS):
             rows = images[start : start + _BLOCK_ROWS]
             pixels = rows.reshape(len(rows), -1)

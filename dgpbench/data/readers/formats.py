@@ -13,6 +13,7 @@ import numpy as np
 from dgpbench.data.readers.airline import read_airline
 from dgpbench.data.readers.archives import bounded_zip, read_idx, read_libsvm, read_zip_text, unpacking
 from dgpbench.data.readers.events import read_events
+from dgpbench.data.readers.images import read_omniglot
 from dgpbench.data.readers.taxi import read_nytaxi, read_taxi_places
 from dgpbench.data.readers.text import line_chunks, open_text, text_chunks
 from dgpbench.errors import UserError
@@ -101,7 +102,11 @@ READERS = {  # of one file at a time
     "libsvm": read_libsvm,
     "events": read_events,
 }
-TOGETHER = {"idx": read_idx, "airline": read_airline}  # of all files of a source at once
+TOGETHER = {
+    "idx": read_idx,
+    "airline": read_airline,
+    "omniglot": read_omniglot,
+}  # of all files of a source at once
 
 
 def read_rows(reader: str, files: list[Path], options: dict) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -9,17 +9,21 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
-from dgpbench.config.schema import COUNT, POSITIVE
+from dgpbench.config.keys import later_defaults
+from dgpbench.config.schema import COUNT, POSITIVE, SWITCH, Field
 from dgpbench.engine.platform import tf
+from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, Constraint, scope
-from dgpbench.models import latent_density
+from dgpbench.models import importance, latent_density
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
 
 LOG_2PI = math.log(2.0 * math.pi)
+Masks = list[tf.Tensor] | None  # (width, B) for each hidden layer
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,12 @@ class ConditionalVAE(Network):
     latent_dim: int = 1
     hidden: tuple[int, ...] = ()
     variance: float = 0.05  # of the noise, to start from
+    dropout: float = 0.0  # share of the hidden units that are dropped in training
 
     @property
     def noise_dim(self) -> int:
-        return self.latent_dim
+        """Normals of w, then of the masks of the encoder's and the decoder's hidden units."""
+        return self.latent_dim + (2 * sum(self.hidden) if self.dropout else 0)
 
     def describe(self) -> str:
         inner = " -> ".join(map(str, self.hidden)) or "no hidden layer"
@@ -49,23 +55,39 @@ class ConditionalVAE(Network):
     def constraints(self) -> dict[str, Constraint]:
         return {"likelihood/variance": NOISE}
 
-    def encode(self, p: dict[str, tf.Tensor], X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def encode(
+        self, p: dict[str, tf.Tensor], X: tf.Tensor, Y: tf.Tensor, masks: Masks = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and standard deviation (softplus of the network's output) of q(w | x, y), each (L, B)."""
-        out = networks.forward(scope(p, "encoder"), tf.concat([X, Y], 0))
+        out = networks.forward(scope(p, "encoder"), tf.concat([X, Y], 0), masks=masks)
         return out[: self.latent_dim], tf.math.softplus(out[self.latent_dim :])
 
-    def decode(self, p: dict[str, tf.Tensor], w: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
+    def decode(self, p: dict[str, tf.Tensor], w: tf.Tensor, X: tf.Tensor, masks: Masks = None) -> tf.Tensor:
         """The mean of y (P, B)."""
-        return networks.forward(scope(p, "decoder"), tf.concat([w, X], 0))
+        return networks.forward(scope(p, "decoder"), tf.concat([w, X], 0), masks=masks)
+
+    def masks(self, noise: tf.Tensor) -> tuple[Masks, Masks]:
+        """Factors on the hidden units of encoder and decoder: 0 with probability `dropout`, else what keeps
+        their mean; None without dropout."""
+        if not self.dropout:
+            return None, None
+        kept = tf.cast(noise[self.latent_dim :] > ndtri(self.dropout), noise.dtype) / (1.0 - self.dropout)
+        each = tf.split(kept, [*self.hidden, *self.hidden])
+        return each[: len(self.hidden)], each[len(self.hidden) :]
 
     def terms(self, p: dict[str, tf.Tensor], X, Y, noise) -> tf.Tensor:
         """log p(y | w, x) - KL(q(w) || N(0, I)) at w = mean + scale noise, one sample per column (B,)."""
-        mean, scale = self.encode(p, X, Y)
-        F = self.decode(p, mean + scale * noise, X)
-        variance = p["likelihood/variance"]
-        loglik = -0.5 * tf.reduce_sum(LOG_2PI + tf.math.log(variance) + (Y - F) ** 2 / variance, 0)
+        encoding, decoding = self.masks(noise)
+        mean, scale = self.encode(p, X, Y, encoding)
+        F = self.decode(p, mean + scale * noise[: self.latent_dim], X, decoding)
+        loglik = self.log_likelihood(p, F, Y)
         kl = tf.reduce_sum(0.5 * (mean**2 + scale**2 - 1.0) - tf.math.log(scale), 0)
         return loglik - kl
+
+    def log_likelihood(self, p: dict[str, tf.Tensor], F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        """log p(y | w, x) (B,) at means F (P, B)."""
+        variance = p["likelihood/variance"]
+        return -0.5 * tf.reduce_sum(LOG_2PI + tf.math.log(variance) + (Y - F) ** 2 / variance, 0)
 
 
 class CVAE(NeuralModel):
@@ -77,11 +99,19 @@ class CVAE(NeuralModel):
         self.latent_dim = option(cfg, "latent_dim", COUNT)
         self.hidden = hidden_sizes(cfg)
         self.variance = option(cfg, "likelihood_variance", POSITIVE)
+        later = {"model": later_defaults("model") | cfg["model"]}  # an older config has none of these
+        self.dropout = option(later, "dropout", Field(float, low=0, below=1))
+        if self.dropout and not self.hidden:
+            raise UserError("model.dropout needs hidden units to drop; set model.hidden, e.g. [50], or 0")
+        self.fixed = (
+            () if option(later, "likelihood_variance_trainable", SWITCH) else ("likelihood/variance",)
+        )
         super().__init__(cfg)
 
     def network(self, dim: int, outputs: int) -> ConditionalVAE:
         sizes = {"latent_dim": self.latent_dim, "hidden": self.hidden}
-        return ConditionalVAE(dim=dim, outputs=outputs, **sizes, variance=self.variance)
+        noise = {"variance": self.variance, "dropout": self.dropout}
+        return ConditionalVAE(dim=dim, outputs=outputs, **sizes, **noise)
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """An equally weighted mixture over `samples` draws of w, independent for each point."""
@@ -99,9 +129,10 @@ class CVAE(NeuralModel):
         return Predictive(mean=mean, var=np.full(mean.shape, self.values["likelihood/variance"]))
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
-        """log p(y | x) (1, N) by quadrature over a one-dimensional w (latent_density.py), else None."""
+        """log p(y | x) by quadrature over a one-dimensional w (latent_density.py) (1, N), of images with more
+        by importance sampling (importance.py) (S, N), else None."""
         if self.latent_dim > 1:
-            return None
+            return self._importance(X, Y, samples, seed) if self.cfg["dataset"].get("image") else None
         p = self.tensors()
         network = self.network(X.shape[1], Y.shape[1])
         rows = max(1, latent_density.COLUMNS // latent_density.SAMPLES)
@@ -115,3 +146,20 @@ class CVAE(NeuralModel):
 
             out.append(latent_density.integrate(moments, y).numpy())
         return np.concatenate(out)[None]
+
+    def _importance(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray:
+        p, network = self.tensors(), self.network(X.shape[1], Y.shape[1])
+
+        @tf.function
+        def terms(x, y, key):
+            Xt, Yt = tf.transpose(x), tf.transpose(y)
+
+            def log_p(w, stream):  # L, K, R
+                K, R = w.shape[1:]
+                F = network.decode(p, tf.reshape(w, (-1, K * R)), tf.tile(Xt, (1, K)))
+                return tf.reshape(network.log_likelihood(p, F, tf.tile(Yt, (1, K))), (K, R))
+
+            return importance.adapted_terms(log_p, self.latent_dim, x.shape[0], samples, key, Xt.dtype)
+
+        rows = importance.block_rows(max(Y.shape[1], *self.hidden, 1), samples, len(X))
+        return importance.in_blocks(terms, X, Y, rows, seed)

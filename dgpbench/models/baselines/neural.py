@@ -54,6 +54,7 @@ class NeuralModel(ABC):
     """A network trained by Adam on a bound; a subclass has `network` and `predict`."""
 
     tasks = ("regression",)
+    fixed: tuple[str, ...] = ()  # parameters that are not trained
 
     def __init__(self, cfg: dict):
         self.cfg = cfg
@@ -84,7 +85,7 @@ class NeuralModel(ABC):
                 bound=network,
                 update=Adam(),
                 shapes=tuple((name, v.shape) for name, v in raw.items()),
-                fixed=frozenset(),
+                fixed=frozenset(self.fixed),
                 batch=batches.batch,
                 full_batch=batches.full and resident,
                 precision=cfg["precision"],

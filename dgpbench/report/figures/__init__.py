@@ -48,6 +48,9 @@ KINDS = {
     "budgets": "Hold-out metrics against training time",
     "boundaries": "Decision boundaries",
     "images": "Inducing images",
+    "latent_means": "Mean images along a latent variable",
+    "ranges": "Training curves in three ranges",
+    "label_samples": "Images given their label",
     "alpha": "Ranks against alpha",
     "layers": "How much of each layer is used",
     "fidelities": "The highest fidelity, predicted",
@@ -76,6 +79,7 @@ class FigureSpec:
     records: bool = True  # false: drawn from the model alone
     trials: int = 1  # runs of each experiment whose functions are drawn
     draws: int = 25  # of the functions of each run
+    needs: str = ""  # what else to say where there are no records
     asked: bool = False  # drawn if asked for by name only: it trains, for up to some minutes
     lacks: str = ""  # why nothing is drawn: a diagram, a reprint, data that cannot be had
     same: str = ""  # the figure that is the same in another document
@@ -127,5 +131,6 @@ def make(
         return module.picture(spec, [])
     chosen = [unit for unit in select(units, words or spec.select) if unit.record["status"] == "done"]
     if not chosen:
-        raise Nothing(f"no finished run with {' '.join(words or spec.select)}")
+        also = f"; {spec.needs}" if spec.needs and not words else ""
+        raise Nothing(f"no finished run with {' '.join(words or spec.select)}{also}")
     return module.picture(spec, chosen)
