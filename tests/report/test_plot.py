@@ -148,7 +148,8 @@ def test_kinds_of_a_run_do_not_overwrite_each_other_and_come_with_their_numbers(
     stem, numbers = f"figure-run-{unit.record['key'][:8]}", {}
     for path in tmp_path.glob("*.csv"):
         numbers[path.stem.removeprefix(stem)] = pd.read_csv(path)
-    assert set(numbers) == {"", "-curves", "-predictions", "-calibration", "-reliability", "-curves-calibration"}
+    kinds = ("-curves", "-predictions", "-calibration", "-reliability", "-curves-calibration")
+    assert set(numbers) == {"", *kinds}
     assert np.array_equal(numbers["-curves"][["step", "seconds", "bound"]], TRACE)
     assert numbers["-reliability"].to_dict("list") == BINS
     assert {len(numbers[kind]) for kind in ("", "-predictions", "-calibration")} == {30}

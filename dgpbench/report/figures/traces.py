@@ -57,8 +57,7 @@ def picture(spec, units: Sequence[Unit], named: Named | None = None) -> Picture:
             part = data[data.panel == name]
             places = [axes[row * len(shown) + below, column] for below in range(len(shown))]
             starts = [
-                _panel(place, part, methods, spec.x, y, theme)
-                for place, y in zip(places, shown, strict=True)
+                _panel(place, part, methods, spec.x, y, theme) for place, y in zip(places, shown, strict=True)
             ]
             places[0].set_title(name, loc="left")
             _same_x([place for place in places if place.get_visible()], [s for s in starts if s])
