@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from dgpbench.config import remembered
 from dgpbench.config.checks import normalise
+from dgpbench.config.heeded import check_heeded
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
 from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.quick import quick
@@ -34,8 +35,7 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     """
     folders = config_folders(config_dirs)
     if (plain := quick(overrides, folders)) is not None:
-        given = [word.partition("=")[0] for word in overrides]
-        return _finished(plain, given, folders)[0]
+        return _finished(plain, overrides, folders)[0]
     if (known := remembered.recall(overrides, folders)) is not None:
         return known
     cfg, lasting = _compose(overrides, folders)
@@ -53,11 +53,11 @@ def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, b
         known = flatten(_hydra(choices, folders, resolve=False)) if values else {}
         _explain_unknown([name for name, _ in values], known, folders)
         raise error
-    return _finished(cfg, [name for name, _ in values], folders)
+    return _finished(cfg, [*choices, *(f"{name}={text.partition('=')[2]}" for name, text in values)], folders)
 
 
 def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple[dict, bool]:
-    """The composed config, checked and completed; `given`: the fields that the command line sets."""
+    """The composed config, checked and completed; `given`: the words of the command line."""
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     settle(cfg, given)
@@ -69,11 +69,7 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple
         cfg["dataset"]["task"] = infer_task(cfg["dataset"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
-    if cfg["model"].get("own_training") and "inference.batch" in given:
-        raise UserError(
-            f"inference.batch is not possible with model={cfg['model']['name']}, which trains on all rows;"
-            " leave it out, or use model=sgp"
-        )
+    check_heeded(cfg["model"], given)
     for name in ("results", "datasets"):
         cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
     return cfg, lasting

@@ -156,7 +156,8 @@ def _footer(frame: pd.DataFrame, column: str, value: str, error: str | None, uni
     spread = frame[error][column] if error else None
     spread = None if spread is None or spread != spread else float(spread)
     mean = float(frame[value][column])
-    return Entry(with_error(mean, spread), f"{int(frame.n[column])} {unit}", value=mean)
+    count = int(frame.n[column])
+    return Entry(with_error(mean, spread), f"{count} {unit if count != 1 else unit[:-1]}", value=mean)
 
 
 def _printed(table: Table, name: str) -> Line | None:

@@ -5,7 +5,7 @@ composition if nothing refers to it: no interpolation in conf/ or on the command
 package of its own in the dataset's file.
 
 A setting that only some of the models (or inference methods) given have is left out of the others: with
-model=linear,sgp model.num_inducing=50 linear is as it was.
+model=linear,sgp model.num_inducing=50 inference=dsvi linear is as it was.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dgpbench.config import compose
+from dgpbench.config.heeded import SECTIONS, section_of, unheeded
 from dgpbench.config.sections import flatten
 from dgpbench.config.tree import config_folders, options
 
@@ -41,12 +42,28 @@ def fitting(
         known = {value: _fields(group, value, config_dirs) for value in axes[group]}
         of_some = {name for name in fields if any(name in own for own in known.values())}
         foreign |= {f"{group}={value}": of_some - own for value, own in known.items()}
+    for text, names in _idle(axes, config_dirs).items():
+        foreign[text] = foreign.get(text, set()) | names
 
     def fit(overrides: list[str]) -> list[str]:
         dropped = {name for text in overrides for name in foreign.get(text, ())}
         return [text for text in overrides if text.partition("=")[0] not in dropped]
 
     return fit
+
+
+def _idle(axes: dict[str, list[str]], config_dirs: Sequence[str | Path]) -> dict[str, set[str]]:
+    """Names of ways of training by model (or experiment) that does not heed them, where another does."""
+    group = "model" if "model" in axes else "experiment"
+    names = [name for name in axes if section_of(name) in SECTIONS]
+    if not names or len(axes.get(group, ())) < 2:
+        return {}
+    idle = {value: unheeded(compose([f"{group}={value}"], config_dirs)["model"]) for value in axes[group]}
+    return {
+        f"{group}={value}": {name for name in names if section_of(name) in sections}
+        for value, sections in idle.items()
+        if not all(idle.values())
+    }
 
 
 def _fields(group: str, option: str, config_dirs: Sequence[str | Path]) -> set[str]:

@@ -235,7 +235,7 @@ def test_rows_that_fit_are_the_most_that_fit():
         (["model=gpr", "likelihood=student_t"], "likelihood=student_t is not possible with model=gpr"),
         (
             ["model=vgp", "inference.batch=10"],
-            "inference.batch is not possible with model=vgp, which trains on",
+            "model=vgp is fitted by lbfgs and has no use for inference.batch=10; leave it out",
         ),
         (["model=sgpr", "model.frozen_steps=-1"], "model.frozen_steps=-1 is not allowed"),
         (

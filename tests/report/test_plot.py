@@ -3,13 +3,14 @@
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 from report_units import plain_unit, write
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
 from dgpbench.report.comparison.plots import overview_pictures
-from dgpbench.report.figures.frontier import MOST_TICKS, second_ticks
+from dgpbench.report.figures.log_ticks import MOST_TICKS, log_ticks
 from dgpbench.report.figures.picture import THEMES, Nothing, columns_for
 from dgpbench.report.figures.traces import floor_of
 from dgpbench.report.runs import panels as run_panels
@@ -18,6 +19,7 @@ from dgpbench.report.runs.picture import run_picture
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import write_unit
 
+BINS = {"count": [3, 7], "confidence": [0.6, 0.9], "accuracy": [0.5, 1.0]}
 TRACE = [[1, 0.1, -50.0], [25, 0.6, -20.0], [40, 0.8, -12.0], [50, 1.0, -10.0]]
 
 
@@ -66,7 +68,7 @@ def test_panels_show_the_numbers_of_the_run():
     columns |= {"q25": columns["mean"] - 0.5, "q75": columns["mean"] + 0.5}
     place = axes()
     assert run_panels.intervals(place, columns, theme) == pytest.approx(2 / 3)
-    assert "67% inside 90 %" in place.get_title(loc="left")
+    assert "67 % inside 90 %" in place.get_title(loc="left")
     shares = run_panels.pit(axes(), np.array([0.01, 0.02, 0.51, 0.99]), theme)
     assert list(shares) == [0.5, 0.0, 0.25, 0.0, 0.25]  # few rows, few bins
     assert len(run_panels.pit(axes(), np.linspace(0, 1, 1000), theme)) == 20
@@ -131,10 +133,26 @@ def test_what_does_not_fit_a_picture_is_said():
 
 @pytest.mark.parametrize("low, high", [(0.3, 0.9), (1, 9), (0.02, 3000), (5, 6), (1e-3, 1e9), (850, 1900)])
 def test_ticks_of_seconds_are_few_and_round(low, high):
-    ticks = second_ticks(low, high)
-    assert 1 <= len(ticks) <= MOST_TICKS and all(low <= t <= high * 1.2 for t in ticks)
+    ticks = log_ticks(low, high)
+    assert 2 <= len(ticks) <= MOST_TICKS and all(low <= t <= high for t in ticks)
     assert all(b / a > (high / low) ** 0.15 for a, b in pairwise(ticks))
-    assert ticks == sorted(ticks) and all(float(f"{t:.0e}") == t for t in ticks)
+    assert ticks == sorted(ticks) and all(float(f"{t:.1e}") == t for t in ticks)
+
+
+def test_kinds_of_a_run_do_not_overwrite_each_other_and_come_with_their_numbers(tmp_path, capsys):
+    unit = run(tmp_path / "results", details={"reliability": BINS})
+    for kind in ("curves", "predictions", "calibration", "reliability", "curves,calibration"):
+        assert main(["plot", str(unit.folder), "--kind", kind, "-o", str(tmp_path)]) == 0
+    assert main(["plot", str(unit.folder), "-o", str(tmp_path)]) == 0
+    capsys.readouterr()
+    stem, numbers = f"figure-run-{unit.record['key'][:8]}", {}
+    for path in tmp_path.glob("*.csv"):
+        numbers[path.stem.removeprefix(stem)] = pd.read_csv(path)
+    kinds = ("-curves", "-predictions", "-calibration", "-reliability", "-curves-calibration")
+    assert set(numbers) == {"", *kinds}
+    assert np.array_equal(numbers["-curves"][["step", "seconds", "bound"]], TRACE)
+    assert numbers["-reliability"].to_dict("list") == BINS
+    assert {len(numbers[kind]) for kind in ("", "-predictions", "-calibration")} == {30}
 
 
 def test_panels_fill_rows_evenly():

@@ -196,11 +196,14 @@ def test_charts_of_predictions_and_classes(tmp_path):
     made = plain_unit(["model=sgp"], "energy", 0, {"test_loglik": 0.0}).record
     drawn, why = charts(write_unit(tmp_path, made, predictions=table))
     inside = np.mean((y >= quantiles["q05"]) & (y <= quantiles["q95"]))
-    assert len(drawn) == 3 and why == "" and f"{inside:.0%} of 50 inside 90 %" in drawn[1]
+    assert len(drawn) == 3 and why == "" and f"{100 * inside:.0f} % of 50 inside 90 %" in drawn[1]
+    heights = [float(h) for h in re.findall(r'<rect [^>]*height="([\d.]+)"', drawn[2])]
+    shares = np.histogram(table["pit"], 5, (0, 1))[0] / 50  # a bin for ten rows
+    assert np.allclose(np.array(heights) / sum(heights), shares, atol=2e-3) and len(heights) == 5
     classes = {"row": np.arange(4), "y": np.array([0, 0, 1, 1]), "predicted": np.array([0, 1, 1, 1])}
     made = plain_unit(["model=sgp"], "banana", 0, {"test_accuracy": 0.75}).record
     (chart,), _ = charts(write_unit(tmp_path, made, predictions=classes))
-    assert "75.0% of 4 rows" in chart
+    assert "75.0 % of 4" in chart
     (folder,) = tmp_path.glob("banana/*/*/*")
     (folder / "predictions.parquet").write_bytes(b"not the file")
     assert "not the file its record names" in charts(scan(tmp_path, reference=False)[0])[1]

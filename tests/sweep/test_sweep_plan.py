@@ -92,8 +92,20 @@ def test_what_cannot_be_meant_is_refused(here, words, message):
 
 
 def test_units_that_would_repeat_others_run_once(here):
-    plan, notes = plan_of(*here, "model=linear", "inference=dsvi,ngd_adam", "split=0,1")  # it does not infer
+    plan, notes = plan_of(*here, "model=linear", "budget.steps=5,6", "split=0,1")  # it makes no steps
     assert len(plan.units) == 2 and notes == ["2 units would repeat others (same numbers); each runs once"]
+
+
+def test_ways_of_training_are_left_out_of_models_that_do_not_heed_them(here):
+    words = ["inference=dsvi,ngd_adam", "precision=float64", "inference.batch=20", "split=0"]
+    plan, notes = plan_of(*here, "model=linear,sgp,gpr", *words)
+    assert [plan.configs[u.config]["model"]["name"] for u in plan.units] == ["linear", "sgp", "sgp", "gpr"]
+    assert plan.units[0].key == plan_of(*here, "model=linear", "split=0")[0].units[0].key
+    assert {cfg["precision"] for cfg in plan.configs if cfg["model"]["name"] != "sgp"} == {"mixed"}
+    plan, _ = plan_of(*here, "experiment=dsvi2017_linear,dsvi2017_sgp", *words[1:])
+    assert [cfg["inference"].get("batch") == 20 for cfg in plan.configs] == [False, True]
+    with pytest.raises(UserError, match="model=linear is fitted in closed form and has no use for inference"):
+        plan_of(*here, "model=linear,gpr", *words)
 
 
 def test_what_a_model_needs_is_laid_over_the_launcher(here):

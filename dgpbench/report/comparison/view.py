@@ -46,9 +46,10 @@ def main_grid(comparison: Comparison) -> Grid:
     notes = [f"mean (standard error) over splits, n done / n expected{wanted}"]
     notes += [BOLD] if spec.bold == "row" and len(spec.columns) > 1 else []
     notes += [*marks(comparison), *comparison.notes, *_lacking(comparison), *_failures(table)]
+    between = "; " if any(", " in column for column in spec.columns) else ", "
     return Grid(
         spec.name,
-        f"{spec.title}: {', '.join(spec.columns)}",
+        f"{spec.title}: {between.join(spec.columns)}",
         spec.units,
         ("dataset",),
         spec.columns,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
+from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
 from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.table import Table
 
 COLUMNS = 4
-MOST_TICKS = 4  # labels that fit below a panel
-LEAST_GAP = 0.17  # between two of them, as a share of the axis
 MARKERS = "osD^vPX*h"
 
 
@@ -26,7 +24,6 @@ def picture(spec, table: Table) -> Picture:
 
     def paint(figure, theme):
         from matplotlib.lines import Line2D
-        from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
         handles: dict = {}
         axes = panels(figure, rows, columns)
@@ -43,10 +40,7 @@ def picture(spec, table: Table) -> Picture:
                 handles.setdefault(line.model, Line2D([], [], ls="", marker=marker, color=colour))
             place.set_xscale("log")
             place.margins(0.25, 0.2)
-            place.xaxis.set_major_locator(FixedLocator(second_ticks(*place.get_xlim())))
-            place.xaxis.set_major_formatter("{x:g}")
-            place.xaxis.set_minor_locator(NullLocator())
-            place.xaxis.set_minor_formatter(NullFormatter())
+            plain_log_ticks(place.xaxis, *place.get_xlim())
             place.set_title(name, loc="left")
             place.grid(lw=0.4)
             place.set_xlabel("training seconds")
@@ -58,21 +52,6 @@ def picture(spec, table: Table) -> Picture:
 
     notes = (
         "filled: no other model is at least as good and as quick; seconds as recorded, whatever else ran "
-        "beside it",
+        "beside it; of models without a training loop, all seconds",
     )
     return Picture(spec.name, spec.title, data, paint, (3.0 * columns + 0.6, 2.4 * rows + 0.8), notes)
-
-
-def second_ticks(low: float, high: float) -> list[float]:
-    """At most MOST_TICKS round numbers of a logarithmic axis: as many as fit, powers of ten last."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    powers = range(first, last + 1)
-    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
-        ticks = [float(f"{digit}e{power}") for power in powers for digit in digits]
-        ticks = [tick for tick in ticks if low <= tick <= high]
-        room = (high / low) ** LEAST_GAP
-        apart = all(after >= room * before for before, after in pairwise(ticks))
-        if len(ticks) <= MOST_TICKS and apart:
-            return ticks or [float(f"{math.sqrt(low * high):.1g}")]
-    step = math.ceil(len(ticks) / MOST_TICKS)
-    return ticks[::step]

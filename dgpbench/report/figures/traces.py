@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels
 from dgpbench.store.scan import Unit
 
@@ -26,6 +27,7 @@ LABELS = {
     "test_loglik": "test log-likelihood",
 }
 LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below,
+START = 0.7  # of the first x that is seen: where a panel begins
 SETTLED = 0.2  # or where the lowest line is after this share of its steps, if that is higher
 
 
@@ -53,11 +55,12 @@ def picture(spec, units: Sequence[Unit], named: Named | None = None) -> Picture:
         for i, name in enumerate(names):
             row, column = divmod(i, columns)
             part = data[data.panel == name]
-            for below, y in enumerate(shown):
-                place = axes[row * len(shown) + below, column]
-                _panel(place, part, methods, spec.x, y, theme)
-                if not below:
-                    place.set_title(name, loc="left")
+            places = [axes[row * len(shown) + below, column] for below in range(len(shown))]
+            starts = [
+                _panel(place, part, methods, spec.x, y, theme) for place, y in zip(places, shown, strict=True)
+            ]
+            places[0].set_title(name, loc="left")
+            _same_x([place for place in places if place.get_visible()], [s for s in starts if s])
         found = {
             label: handle
             for place in axes.flat
@@ -111,9 +114,20 @@ def floor_of(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     return float(max(np.quantile(np.concatenate([values for _, values in kept]), LOWEST), min(later)))
 
 
-def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: dict) -> None:
-    if not part[y].notna().any() or (y == "step_size" and not (part[y] > 0).any()):
+def _same_x(places: list, starts: list[float]) -> None:
+    """Panels above each other begin and end at the same x, with numbers that can be read."""
+    if not starts:
         return
+    low, high = START * min(starts), max(place.get_xlim()[1] for place in places)
+    for place in places:
+        place.set_xlim(low, high)
+        plain_log_ticks(place.xaxis, low, high)
+
+
+def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: dict) -> float | None:
+    """Draw the lines of one panel; returns the first x above 0 that is seen, if any."""
+    if not part[y].notna().any() or (y == "step_size" and not (part[y] > 0).any()):
+        return None
     axes.set_visible(True)
     for (method, _), line in part.groupby(["method", "split"], sort=True):
         line = line[(line[y] > 0) if y == "step_size" else line[y].notna()]
@@ -125,10 +139,9 @@ def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: 
     axes.set_ylabel(LABELS[y])
     if (part[x] > 0).any():
         axes.set_xscale("log")
-        axes.xaxis.set_minor_formatter("")  # labels of less than a decade would run into each other
     if y == "step_size":
         axes.set_yscale("log")
-        return
+        return _first(part[x][part[y] > 0])
     values = part[y].to_numpy(float)
     values = values[np.isfinite(values)]
     if len(values):
@@ -137,7 +150,10 @@ def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: 
         high = values.max()
         margin = 0.05 * (high - low) or 1.0
         axes.set_ylim(low - margin, high + margin)
-        entered = part[x][(part[y] >= low) & (part[x] > 0)]  # what lies below is cut off: so is its time
-        if len(entered):
-            axes.set_xlim(left=0.7 * entered.min())
+        part = part[part[y] >= low]  # what lies below is cut off: so is its time
     axes.grid(lw=0.4)
+    return _first(part[x])
+
+
+def _first(x: pd.Series) -> float | None:
+    return float(x[x > 0].min()) if (x > 0).any() else None

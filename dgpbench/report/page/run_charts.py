@@ -7,7 +7,7 @@ import numpy as np
 from dgpbench.errors import UserError
 from dgpbench.report.figures.traces import floor_of
 from dgpbench.report.page.svg import Chart
-from dgpbench.report.runs.panels import PIT_BINS, recorded_pit, thin
+from dgpbench.report.runs.panels import pit_shares, recorded_pit, thin
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 
@@ -33,10 +33,7 @@ def charts(unit: Unit) -> tuple[list[str], str]:
         found.append(_intervals(columns))
     if "predicted" in columns:
         found.append(_classes(columns["y"], columns["predicted"]))
-    shares = (
-        np.histogram(columns["pit"], PIT_BINS, (0, 1))[0] / len(columns["pit"]) if "pit" in columns else None
-    )
-    shares = recorded_pit(record) if shares is None else shares
+    shares = pit_shares(columns["pit"]) if "pit" in columns else recorded_pit(record)
     if shares is not None:
         found.append(_pit(shares))
     if bins := record["details"].get("reliability"):
@@ -85,7 +82,7 @@ def _intervals(columns: dict[str, np.ndarray]) -> Chart:
     order = order[thin(len(order), MOST_INTERVALS)]
     at = np.arange(len(order))
     heights = np.concatenate([columns[name][order] for name in ("q05", "q95", "y")])
-    title = f"90 % and 50 % intervals: {inside.mean():.0%} of {len(y):,} inside 90 %"
+    title = f"90 % and 50 % intervals: {100 * inside.mean():.0f} % of {len(y):,} inside 90 %"
     chart = Chart(title, "test rows by predicted mean", "y", [-1, len(at)], heights)
     chart.segments(at, columns["q05"][order], columns["q95"][order], "thin")
     chart.segments(at, columns["q25"][order], columns["q75"][order], "thick")
@@ -106,7 +103,7 @@ def _classes(y: np.ndarray, chosen: np.ndarray) -> Chart:
     """Share of each class that was predicted right, with the rows it has."""
     present = np.unique(y)[:MOST_CLASSES]
     right = [float((chosen[y == c] == c).mean()) for c in present]
-    title = f"Share predicted right, by class: {(y == chosen).mean():.1%} of {len(y):,} rows"
+    title = f"Share predicted right, by class: {100 * (y == chosen).mean():.1f} % of {len(y):,}"
     chart = Chart(title, "class", "share", [-0.5, len(present) - 0.5], [0, 1])
     for i, share in enumerate(right):
         chart.bars([i - 0.4, i + 0.4], [share], "one")
@@ -116,7 +113,7 @@ def _classes(y: np.ndarray, chosen: np.ndarray) -> Chart:
 def _reliability(bins: dict[str, list]) -> Chart:
     full = [i for i, n in enumerate(bins["count"]) if n]
     x, y = ([bins[name][i] for i in full] for name in ("confidence", "accuracy"))
-    chart = Chart("Reliability", "confidence", "accuracy", [*x, 1.0], [*x, *y, 1.0])
+    chart = Chart("Reliability", "confidence", "accuracy", [*x, 1.03], [*x, *y, 1.05])  # room for the dots
     chart.line([min(x), 1.0], [min(x), 1.0], "reference")
     chart.line(x, y, "curve")
     for i, a, b in zip(full, x, y, strict=True):

@@ -47,7 +47,7 @@ def intervals(axes, columns: dict[str, np.ndarray], theme: dict) -> float:
         axes.plot(at[part], columns["y"][order][part], ".", ms=4, color=dot)
     axes.set_xlabel("test rows by predicted mean")
     axes.set_ylabel("y")
-    axes.set_title(f"90 % and 50 % intervals: {inside.mean():.0%} inside 90 %", loc="left")
+    axes.set_title(f"90 % and 50 % intervals: {100 * inside.mean():.0f} % inside 90 %", loc="left")
     return float(inside.mean())
 
 
@@ -65,11 +65,15 @@ def over_x(axes, x: np.ndarray, y: np.ndarray, draws: np.ndarray, theme: dict) -
     axes.set_title("90 % and 50 % bands over x", loc="left")
 
 
+def pit_shares(values: np.ndarray) -> np.ndarray:
+    """Shares of PIT values in equal bins of [0, 1]: as many bins as the rows can fill."""
+    bins = int(np.clip(len(values) // 10, *PIT_BINS))
+    return np.histogram(values, bins=bins, range=(0, 1))[0] / len(values)
+
+
 def pit(axes, values: np.ndarray, theme: dict) -> np.ndarray:
     """Histogram of PIT values, which is flat if calibrated; returns the shares."""
-    bins = int(np.clip(len(values) // 10, *PIT_BINS))
-    shares = np.histogram(values, bins=bins, range=(0, 1))[0] / len(values)
-    return bars(axes, shares, theme)
+    return bars(axes, pit_shares(values), theme)
 
 
 def bars(axes, shares: np.ndarray, theme: dict) -> np.ndarray:

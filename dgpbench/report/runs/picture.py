@@ -42,14 +42,23 @@ def run_picture(unit: Unit, kinds: tuple[str, ...] = KINDS) -> Picture:
         for place in axes.flat[len(found) :]:
             place.set_visible(False)
 
-    data = (
-        pd.DataFrame(columns)
-        if columns
-        else pd.DataFrame(_trace(record), columns=["step", "seconds", "bound"])
-    )
     notes = (note,) if note else ()
-    name = f"run-{record['key'][:8]}"
-    return Picture(name, run_name(record), data, paint, (5.0 * wide, 3.3 * high + 0.3), notes)
+    chosen = [kind for kind in KINDS if kind in kinds]
+    parts = ["run", record["key"][:8], *(chosen if len(chosen) < len(KINDS) else ())]
+    data = _numbers(record, columns, {panel.kind for panel in found})
+    size = (5.0 * wide, 3.3 * high + 0.3)
+    return Picture("-".join(parts), run_name(record), data, paint, size, notes)
+
+
+def _numbers(record: dict, columns: dict[str, np.ndarray], kinds: set[str]) -> pd.DataFrame:
+    """What the panels show: the predictions if they are drawn, else the bins of classes, else the curve."""
+    if columns and kinds & {"predictions", "calibration"}:
+        return pd.DataFrame(columns)
+    if "calibration" in kinds:
+        return pd.DataFrame({"share": run_panels.recorded_pit(record)})
+    if "reliability" in kinds:
+        return pd.DataFrame(record["details"]["reliability"])
+    return pd.DataFrame(_trace(record), columns=["step", "seconds", "bound"])
 
 
 def run_name(record: dict) -> str:
