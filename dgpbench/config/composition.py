@@ -60,7 +60,7 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple
     """The composed config, checked and completed; `given`: the words of the command line."""
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
-    settle(cfg, given)
+    settle(cfg, [word.partition("=")[0].lstrip("+") for word in given])
     cfg = normalise(cfg)
     lasting = cfg["dataset"]["task"] != "auto"
     if not lasting:

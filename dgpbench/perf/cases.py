@@ -20,6 +20,7 @@ class Case:
 
     With `latent` dimensions at the input it is the IWVI paper's: inner layers of mixed GPs, the last layer by
     natural gradients, and as many importance samples as `importance` says (0: plain variational inference).
+    `own`: every output of an inner layer has its own kernel and inducing inputs, and a learned linear mean.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Case:
     depth: int
     latent: int = 0
     importance: int = 0
+    own: bool = False
 
     @property
     def num_data(self) -> int:

@@ -44,23 +44,24 @@ def count(case: Case, exact: bool) -> Flops:
 def _layer(case: Case, i: int, form: str) -> Flops:
     D, P, last = case.widths[i], case.gps[i], i == case.depth - 1
     B, M, K = case.columns, case.num_inducing, max(case.importance, 1)
-    distances = 2 * M * (D + 2)  # per column of k(Z, H): the augmented product has D + 2 inner terms
+    kernels = P if case.own and not last else 1
+    distances = 2 * M * (D + 2) * kernels  # per column of k(Z, H): the augmented product, D + 2 inner terms
     batch = distances * B * (2 if i == 0 and not case.latent else 3)  # forward, dZ, and dH but for the data
     batch += 2 * P * M * B * 3  # mean, and its gradient for both factors
     batch += 2 * P * M * M * B * 2  # quadratic form, and its gradient for C
     if K > 1 and not last:
         batch += 3 * 2 * P * K * M * B  # joint covariances of K samples, and back
     square = distances * M * 3  # k(Z, Z)
-    square += M**3 // 3 + M**3 + 2 * 2 * M**3  # Cholesky, triangular inverse, gradient of both
+    square += kernels * (M**3 // 3 + M**3 + 2 * 2 * M**3)  # Cholesky, triangular inverse, gradient of both
     square += 2 * 2 * P * M**3  # for each output a square A A^T, and C dC
     if case.latent and last:
         square += P * (M**3 + 2 * M**3 + M**3 // 3 + M**3)  # natural step: S^-1, factor of the next S
     else:
         square += 2 * P * M**3  # gradient of the square
     if form == "white":
-        batch += 2 * 2 * M * M * B  # A = L^-1 K and its gradient
+        batch += 2 * 2 * kernels * M * M * B  # A = L^-1 K and its gradient
     elif form == "half":
-        batch += 2 * M * M * B  # A = L^-1 K
+        batch += 2 * kernels * M * M * B  # A = L^-1 K
         square += 2 * P * M**3  # L^-T C
     else:
         folding = min(4 * P, 2 * P + 2)  # products for L^-T C L^-1, and back, beside what all forms need

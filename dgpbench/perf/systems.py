@@ -25,25 +25,29 @@ MALLOC = {
 
 @dataclass(frozen=True)
 class System:
-    """A library at a precision. `only_sparse`: it has no deep model. `importance`: samples of iwvi."""
+    """A library at a precision. `only_sparse`: it has no deep model. `importance`: samples of iwvi. `own`: the
+    layers that GPyTorch has, with a kernel for each output."""
 
     library: str
     precision: str
     only_sparse: bool = False
     importance: int = 0
+    own: bool = False
 
     @property
     def name(self) -> str:
-        return f"{'iwvi' if self.importance else self.library}-{self.precision}"
+        return f"{'iwvi' if self.importance else 'own' if self.own else self.library}-{self.precision}"
 
     def takes(self, case: Case) -> bool:
+        if self.own:
+            return not case.latent and case.depth > 1 and case.width > 1
         if case.latent:  # no peer has importance-weighted inference for deep GPs
             return self.library == "dgpbench"
         return not self.importance and (case.depth == 1 or not self.only_sparse)
 
     def at(self, case: Case) -> Case:
         """The case as this system runs it."""
-        return replace(case, importance=self.importance) if case.latent else case
+        return replace(case, importance=self.importance) if case.latent else replace(case, own=self.own)
 
 
 SYSTEMS = {
@@ -54,6 +58,7 @@ SYSTEMS = {
         System("dgpbench", "float32"),
         System("dgpbench", "float64", importance=5),
         System("dgpbench", "mixed", importance=5),
+        System("dgpbench", "mixed", own=True),
         System("gpflow", "float64", only_sparse=True),
         System("gpflux", "float64"),
         System("gpflux", "float32"),

@@ -77,6 +77,8 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "protocol.row_number": False,
     "protocol.pixels": "unit",
     "protocol.layer_variances": False,
+    "protocol.test_rows": None,
+    "protocol.train_rows": None,
     "model.inducing": "kmeans",
     "model.priors": {},
     "model.latent_dim": 1,

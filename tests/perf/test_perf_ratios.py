@@ -48,6 +48,16 @@ def test_importance_samples_and_natural_gradients_are_counted():
     assert natural == (4 * M**3 + M**3 // 3) - 2 * M**3
 
 
+def test_layers_of_their_own_need_their_kernels_for_each_output():
+    """Beside the shared layer: P kernels, P Choleskys with their gradients, P times A = L^-1 K."""
+    shared = Case("t", batch=500, inputs=3, width=4, num_inducing=5, depth=2)
+    B, M, P, D = 500, 5, 4, 3
+    own, plain = (flops.count(case, exact=False) for case in (replace(shared, own=True), shared))
+    more_kernels = (P - 1) * 2 * M * (D + 2)
+    assert own.batch - plain.batch == more_kernels * B * 2 + (P - 1) * 2 * M * M * B
+    assert own.square - plain.square == more_kernels * M * 3 + (P - 1) * (M**3 // 3 + 5 * M**3)
+
+
 def test_flops_of_the_paper_case_are_dominated_by_six_M_squared_B_per_layer():
     work = flops.count(CASES["a-dgp2"], exact=False)
     assert work.batch == pytest.approx(2 * 6 * 100**2 * 10_000, rel=0.1)

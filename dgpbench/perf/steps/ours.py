@@ -31,6 +31,7 @@ def build(case: Case, precision: str, inference: str = "dsvi"):
             f"model.num_inducing={case.num_inducing}",
             f"inference.batch={case.batch}",
             f"precision={precision}",
+            *(["model.per_output=all", "model.mean=linear_trained"] if case.own else []),
         ]
     )
     X, Y, _ = case.data("float64")
