@@ -25,8 +25,8 @@ MALLOC = {
 
 @dataclass(frozen=True)
 class System:
-    """A library at a precision. `only_sparse`: it has no deep model. `importance`: samples of iwvi. `own`: the
-    layers that GPyTorch has, with a kernel for each output."""
+    """A library at a precision. `only_sparse`: it has no deep model. `importance`: samples of iwvi. `own`:
+    layers as GPyTorch has them, with a kernel for each output."""
 
     library: str
     precision: str
