@@ -104,6 +104,9 @@ TABLE = {  # command -> words of its one line
     "run protocol=matthews2016 dataset=step": "is for classification and the task of step is regression",
     "run inference=iwvi": "needs an lv layer",
     "run model=linear likelihood=student_t": "is for GP models",
+    "run dataset=strokes_images dataset.per_class=900": "to train; at most",
+    "run inference=collapsed": "is for one GP behind latent variables",
+    "run model.output_mixing=pixels": "needs GPs to mix; set model.output_gps",
     "run model=linear dataset=step paths.results=/proc/x": "results folder /proc/x; choose another",
     "run model=linear dataset=step paths.results=own.csv": "cannot write results in own.csv",
     "run --config-dir nowhere": "--config-dir nowhere is no folder",
@@ -200,3 +203,23 @@ def test_run_m_is_sweep_and_experiments_may_be_added(here, capsys):
     assert "2 done" in capsys.readouterr().out
     assert cli.main(words("run --cfg +experiment=dsvi2017_sgp")) == 0
     assert "experiment: dsvi2017_sgp" in capsys.readouterr().out
+
+
+def test_images_of_unequal_size(here, capsys):
+    """Omniglot's two files, the second with an image that is one pixel too narrow."""
+    import io
+    import zipfile
+
+    from PIL import Image
+
+    folder = Path("datasets/omniglot_images")
+    folder.mkdir(parents=True)
+    for name, sizes in (("background", [(9, 9), (9, 9)]), ("evaluation", [(9, 9), (8, 9)])):
+        with zipfile.ZipFile(folder / f"images_{name}.zip", "w") as archive:
+            for i, size in enumerate(sizes, 1):
+                png = io.BytesIO()
+                Image.new("1", size, 1).save(png, "PNG")
+                archive.writestr(f"images_{name}/{name}/character01/0001_{i:02d}.png", png.getvalue())
+    assert cli.main(["run", "model=linear", "dataset=omniglot_images"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "character01/0001_02.png has 8 x 9 pixels" in line and "all images must have one size" in line
