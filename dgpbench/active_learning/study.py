@@ -67,7 +67,7 @@ def _check(initial: int, iterations: int, select: Sequence[str], pool: str) -> N
         raise UserError("active learning needs at least one initial row and one iteration")
     for name in select:
         if name not in SELECT:
-            raise UserError(f"no criterion '{name}'{did_you_mean(name, SELECT)}; one of {', '.join(SELECT)}")
+            raise UserError(f"no criterion '{name}'{did_you_mean(name, SELECT)}")
     if pool not in POOLS:
         raise UserError(f"pool={pool} is not allowed; give one of {', '.join(POOLS)}")
 

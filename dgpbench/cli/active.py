@@ -64,9 +64,14 @@ def main(args: argparse.Namespace) -> int:
     if args.metric and args.metric not in METRICS:
         from dgpbench.config.suggest import did_you_mean
 
-        raise UserError(f"no metric '{args.metric}' of a curve{did_you_mean(args.metric, METRICS)}")
+        hint = did_you_mean(args.metric, METRICS) or "; they are {test,rest,seen,pool}_{loglik,rmse,accuracy}"
+        raise UserError(f"no metric '{args.metric}' of a curve{hint}")
     if args.plot:
         output_folder(args.plot, "--plot")
+    if args.csv:
+        output_folder(Path(args.csv).expanduser().parent, "--csv")
+        if Path(args.csv).is_dir():
+            raise UserError(f"--csv {args.csv} is a folder; give a file, e.g. {args.csv}/curves.csv")
 
     def tell(curve, step) -> None:
         if args.quiet:
@@ -84,7 +89,7 @@ def main(args: argparse.Namespace) -> int:
         _print(data, metrics)
         if args.csv:
             with writing(args.csv, "--csv"):
-                put(Path(args.csv), data.to_csv(index=False, lineterminator="\n").encode())
+                put(Path(args.csv).expanduser(), data.to_csv(index=False, lineterminator="\n").encode())
         if args.plot:
             try:
                 save_pictures([picture(curves, name) for name in metrics], [], Path(args.plot))

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 from dgpbench.cli.tables import add_config_dir, add_source_arguments, reference_of
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 
+PLOTS = ("dots", "ranks", "curves", "seconds", "calibration")
+ALL, FIGURES = "all", "figures"
 FORMATS = ("terminal", "markdown", "latex", "csv", "html")
 EPILOG = """\
 The words are those of sweep: lists a,b,c make columns (models, settings) or rows (datasets), split=0,1,2
@@ -44,10 +47,14 @@ def add_parser(subparsers) -> None:
         "--tuned", action="store_true", help="beside each column its refits by dgpbench tune, as one more"
     )
     parser.add_argument("--format", choices=FORMATS, default="terminal", help="default: terminal")
-    parser.add_argument("--plot", action="store_true", help="also draw it: PNG, PDF and CSV files")
     parser.add_argument(
-        "-o", "--output", default="figures", metavar="DIR", help="folder of the plots (default: figures)"
+        "--plot",
+        nargs="?",
+        const=ALL,
+        metavar="KINDS",
+        help=f"also draw it: all of {', '.join(PLOTS)}, or those named; PNG, PDF and CSV files",
     )
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder of the plots (default: figures)")
     add_config_dir(parser)
     add_source_arguments(parser)
 
@@ -55,16 +62,15 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report.comparison.fill import compare
     from dgpbench.report.comparison.question import ask
-    from dgpbench.report.metrics import METRICS, find_metric
     from dgpbench.store.scan import scan
 
+    kinds = _kinds(args)
     question = ask(args.overrides, args.config_dir)  # what is wrong with the words is said before any run
     results = _results(args)
     if args.run:
-        find_metric(args.metric, METRICS)
         _check_run(question, args)
         _run(args, results)
-    units = scan(results, reference=reference_of(args, results), traces=args.plot)
+    units = scan(results, reference=reference_of(args, results), traces=bool(kinds))
     comparison = compare(
         args.overrides,
         units,
@@ -75,13 +81,32 @@ def main(args: argparse.Namespace) -> int:
         more=[f"paths.results={args.results}"] if args.results else [],
     )
     _print(comparison, args.format)
-    if args.plot:
+    if kinds:
         from dgpbench.report.comparison.plots import comparison_pictures
         from dgpbench.report.files import save_pictures
 
-        pictures, undrawn = comparison_pictures(comparison)
-        save_pictures(pictures, undrawn, Path(args.output), out=sys.stderr)
+        pictures, undrawn = comparison_pictures(comparison, kinds=kinds)
+        save_pictures(pictures, undrawn, Path(args.output or FIGURES), out=sys.stderr)
     return 0
+
+
+def _kinds(args: argparse.Namespace) -> list[str]:
+    """The pictures asked for; where they are to go is tried now, not after the runs."""
+    from dgpbench.report.files import output_folder
+
+    if args.plot and "=" in args.plot:  # --plot model=sgp: a word of the comparison
+        args.overrides.insert(0, args.plot)
+        args.plot = ALL
+    if args.plot is None:
+        if args.output is not None:
+            raise UserError("-o is the folder of the plots; add --plot, or write the table with > FILE")
+        return []
+    kinds = list(PLOTS) if args.plot == ALL else [name for name in args.plot.split(",") if name]
+    for name in kinds:
+        if name not in PLOTS:
+            raise UserError(f"--plot {name} is no kind of picture{did_you_mean(name, PLOTS)}")
+    output_folder(args.output or FIGURES)
+    return kinds
 
 
 def _results(args: argparse.Namespace) -> Path:
@@ -96,9 +121,14 @@ def _results(args: argparse.Namespace) -> Path:
 def _check_run(question, args: argparse.Namespace) -> None:
     """What --run needs, and that columns are comparable: known before anything is trained."""
     from dgpbench.report.comparison.fair import refuse
+    from dgpbench.report.metrics import METRICS, check_task, find_metric
 
+    metric = find_metric(args.metric, METRICS)
     if not question.rows:
         raise UserError("--run needs the datasets, e.g. dataset=boston,energy")
+    for row in question.rows:
+        dataset = question.config(row, question.columns[0])["dataset"]
+        check_task(metric, row.label, dataset.get("task", "regression"))
     first = question.rows[0]
     refuse({column.label: question.config(first, column) for column in question.columns})
     if args.against and not args.tuned and args.against not in [column.label for column in question.columns]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import sys
 from pathlib import Path
 
@@ -44,15 +45,12 @@ def main(args: argparse.Namespace) -> int:
     if output is None:
         _write(sys.stdout, columns)
         return 0
-    from dgpbench.data.files import temporary_name
+    from dgpbench.report.files import put, writing
 
-    temporary = temporary_name(output)
-    try:
-        with open(temporary, "w", newline="", encoding="utf-8") as file:
-            _write(file, columns)
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    text = io.StringIO()
+    _write(text, columns)
+    with writing(output):
+        put(output, text.getvalue().encode())
     print(f"{len(X):,} predictions: {output}")
     return 0
 
@@ -76,6 +74,8 @@ def _levels(text: str) -> list[float]:
 
 def _writable(output: str | None) -> Path | None:
     """The output file; UserError where it cannot be one, known before the work and not after."""
+    from dgpbench.report.files import output_folder
+
     if output is None:
         return None
     path = Path(output).expanduser()
@@ -83,4 +83,5 @@ def _writable(output: str | None) -> Path | None:
         raise UserError(f"-o {output} is a folder; give a file, e.g. {path / 'out.csv'}")
     if not path.parent.is_dir():
         raise UserError(f"-o {output}: no folder {path.parent}; make it first, or give another place")
+    output_folder(path.parent)
     return path

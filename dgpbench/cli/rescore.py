@@ -52,7 +52,8 @@ def main(args: argparse.Namespace) -> int:
             rescore(unit, _config(unit.record["config"], paths, args.allow), note)
         except UserError as error:  # the others can still be done
             failed += 1
-            print(f"dgpbench: error: {error}", file=sys.stderr)
+            where = "" if str(unit.path) in str(error) else f"{unit.path} is not rescored: "
+            print(f"dgpbench: error: {where}{error}", file=sys.stderr)
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 - parameters that do not fit their model can do anything

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.tree import config_folders
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
 from dgpbench.store.formats import FORMATS, mean_of
@@ -67,6 +68,7 @@ def main(args) -> int:
     results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
     if args.results and not results.is_dir():
         raise UserError(f"no results folder {results}; give the folder that holds the dataset folders")
+    config_folders(args.config_dir)  # refuses what is none
     found = scan(results, reference=not args.no_reference, traces=bool(args.export))
     units = select(found, args.filters)
     if args.failed:

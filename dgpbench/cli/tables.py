@@ -106,6 +106,7 @@ def add_config_dir(parser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.config.tree import config_folders
     from dgpbench.report import specs
     from dgpbench.report.load import all_tables, tables_of
     from dgpbench.store.scan import scan
@@ -116,6 +117,7 @@ def main(args: argparse.Namespace) -> int:
     datasets = [name for name in given if _is_dataset(name)]
     names = [name for name in given if name not in datasets]
     _check(args, datasets)
+    config_folders(args.config_dir)  # refuses what is none
     folder = results_folder(args)
     wanted = [specs.load(name, args.variant, args.config_dir) for name in names]
     units = scan(folder, reference=reference_of(args, folder))

@@ -78,10 +78,10 @@ def _dry_run(args: argparse.Namespace) -> int:
     space = parse(args.overrides, args.config_dir)
     if args.sampler != "random":
         raise UserError("--dry-run is for --sampler random; Optuna chooses from what it has seen")
+    splits = split_numbers(space, args.config_dir)
     found = space.candidates(args.trials, args.seed)
     for values in found:
         trial_config(space, values, args.config_dir)  # refuses what is not allowed
-    splits = split_numbers(space, args.config_dir)
     _table(["trial", *space.names], [[str(i), *values] for i, values in enumerate(found)])
     print(f"{len(found)} trials on {len(splits)} split{'s' if len(splits) > 1 else ''}")
     return 0

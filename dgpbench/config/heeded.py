@@ -14,6 +14,17 @@ def section_of(word: str) -> str:
     return word.partition("=")[0].lstrip("+").split(".")[0]
 
 
+def check_tuned(model: dict, names: Sequence[str]) -> None:
+    """UserError if a setting that is to be chosen makes no difference to the model."""
+    idle = (*unheeded(model), *(("budget",) if model.get("closed_form") else ()))
+    for name in names:
+        if section_of(name) in idle:
+            raise UserError(
+                f"{name} cannot be tuned: it makes no difference to model={model['name']}; give settings of "
+                "the model, such as those of `dgpbench run --cfg`"
+            )
+
+
 def unheeded(model: dict) -> tuple[str, ...]:
     """Sections of the config that make no difference to a model."""
     return SECTIONS if model.get("closed_form") or model.get("own_training") else ()

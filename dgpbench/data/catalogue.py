@@ -193,7 +193,7 @@ def find(name: str, own: Mapping[str, Entry] = MappingProxyType({})) -> Entry:
     entries = {**catalogue(), **own}
     if name in entries:
         return entries[name]
-    near = difflib.get_close_matches(name, entries, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, entries, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "`dgpbench data list` shows all names"
     raise UserError(f"unknown dataset {name!r}; {hint}")
 

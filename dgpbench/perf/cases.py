@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 
 MIXED_GPS = 5  # of an inner layer of the IWVI paper
@@ -92,7 +91,6 @@ def select(names: Sequence[str], known: Sequence[str], what: str) -> list[str]:
     for word in words:
         found = [word] if word in known else [name for name in known if name.startswith(f"{word}-")]
         if not found:
-            there = ", ".join(known)
-            raise UserError(f"unknown {what} '{word}'{did_you_mean(word, known)}; there are {there}")
+            raise UserError(f"unknown {what} '{word}'; there are {', '.join(known)}")
         chosen += found
     return [name for name in known if name in chosen] if words else list(known)

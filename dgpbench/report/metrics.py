@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dgpbench.config.schema import NUMBERS
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 
 NAT = "nat per test point"
+OF_CLASSES = ("test_accuracy", "test_error", "test_auc", "test_brier", "test_ece")
+OF_NUMBERS = (
+    *(f"test_{name}{units}" for name in ("rmse", "crps", "loglik_kde") for units in ("", "_std")),
+    *("test_coverage95", "test_pit_ks"),
+)
 
 
 class Metric(NamedTuple):
@@ -64,8 +70,21 @@ def find_metric(name: str, recorded: Iterable[str] = ()) -> Metric:
     raise UserError(f"no metric '{name}'{did_you_mean(name, {*METRICS, *recorded})}")
 
 
-def unit_words(metric: Metric, classes: bool) -> str:
+def check_task(metric: Metric, dataset: str, task: str) -> None:
+    """UserError if runs on a dataset of this task never have the metric."""
+    numbers = task in NUMBERS
+    if metric.name in (OF_CLASSES if numbers else OF_NUMBERS):
+        what = "classes" if numbers else "quantities"
+        rest = "loglik, rmse, crps" if numbers else "loglik, accuracy, brier, ece"
+        raise UserError(
+            f"{metric.name} is a metric of {what}, and the task of {dataset} is {task}; use {rest}"
+        )
+
+
+def unit_words(metric: Metric, tasks: Iterable[str]) -> str:
     """The units, as they are for classes: probabilities have no others."""
-    if classes and metric.name.startswith("test_loglik"):
-        return f"{NAT}, log probability of the class"
-    return metric.units
+    tasks = set(tasks)
+    if not metric.name.startswith("test_loglik") or tasks <= set(NUMBERS):
+        return metric.units
+    mixed = tasks & set(NUMBERS)
+    return f"{metric.units}; of classes log probability" if mixed else f"{NAT}, log probability of the class"

@@ -16,6 +16,8 @@ from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
 RANGE = re.compile(r"(?P<kind>log|uniform|int)\((?P<low>[^,()]*),(?P<high>[^,()]*)\)")
+CALL = re.compile(r"(\w+)\(")
+KNOWN = ("log", "uniform", "int", "range", "glob", "choice")  # int( with one number is refused by the range
 FIXED = ("dataset", "protocol", "launcher", "paths", "seed", "experiment", "tuned")
 DIGITS = 6  # significant ones of a number that was drawn: it can be typed again
 
@@ -115,6 +117,11 @@ def parse(overrides: Sequence[str], config_dirs: Sequence[str | Path] = ()) -> S
 def _range(name: str, value: str) -> Axis | None:
     match = RANGE.fullmatch(value.strip())
     if not match:
+        other = CALL.match(value.strip())
+        if other and other[1] not in KNOWN:
+            raise UserError(
+                f"cannot read '{name}={value}'; a range is log(a,b), uniform(a,b) or int(a,b), a list a,b,c"
+            )
         return None
     kind = match["kind"]
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgpbench.config import compose, run_key
+from dgpbench.config.heeded import check_tuned
 from dgpbench.config.protocol import num_splits
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit
@@ -178,6 +179,8 @@ def _by_split(plan: Plan, run: Complete, **options: str) -> dict[int, Unit]:
 def split_numbers(space: Space, config_dirs: Sequence[str | Path]) -> list[int]:
     """The splits that are tuned, each by itself."""
     cfg = compose(space.fixed, config_dirs)
+    if "model" not in space.names:
+        check_tuned(cfg["model"], space.names)
     if space.splits is None:
         return list(range(num_splits(cfg["dataset"], cfg["protocol"])))
     return list(splits_of(list(space.splits), cfg))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
-from dgpbench.config.schema import NUMBERS
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
@@ -14,7 +13,7 @@ from dgpbench.report.cells import SHAPIRO, Cell, by_split
 from dgpbench.report.comparison.fair import refuse
 from dgpbench.report.comparison.question import Asked, Question, ask
 from dgpbench.report.comparison.tuned import refits, tuned_labels
-from dgpbench.report.metrics import Metric, find_metric, unit_words
+from dgpbench.report.metrics import Metric, check_task, find_metric, unit_words
 from dgpbench.report.specs import CELL_FIELDS, Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label
@@ -65,6 +64,9 @@ def compare(
     columns, notes = _distinct(question, rows[0])
     configs = {(row.label, column.label): question.config(row, column) for row in rows for column in columns}
     refuse({column.label: configs[rows[0].label, column.label] for column in columns})
+    tasks = {row: config["dataset"].get("task", "regression") for (row, _), config in configs.items()}
+    for row, task in tasks.items():
+        check_task(chosen, row, task)
     cells = {}
     for row in rows:
         found = {column: configs[row.label, column.label] for column in columns}
@@ -78,11 +80,10 @@ def compare(
     labels = [column.label for column in columns]
     if tuned:
         labels = _add_refits(question, labels, cells, configs, by_data)
-    classes = any(c["dataset"].get("task", "regression") not in NUMBERS for c in configs.values())
     spec = Spec(
         name="comparison",
         title=chosen.title,
-        units=unit_words(chosen, classes),
+        units=unit_words(chosen, tasks.values()),
         rows=tuple(row.label for row in rows),
         columns=tuple(labels),
         places={at: cell.place for at, cell in cells.items()},

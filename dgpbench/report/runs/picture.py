@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dgpbench.config.schema import NUMBERS
 from dgpbench.errors import UserError
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.report.runs import panels as run_panels
@@ -30,8 +31,7 @@ def run_picture(unit: Unit, kinds: tuple[str, ...] = KINDS) -> Picture:
     columns, note = _predictions(unit)
     found = [panel for panel in [*_over_x(unit), *_panels(record, columns)] if panel.kind in kinds]
     if not found:
-        why = note or "nothing was kept of it that could be drawn"
-        raise Nothing(f"{run_name(record)}: {why}")
+        raise Nothing(f"{run_name(record)}: {note or _why_not(record, kinds)}")
     wide = 1 if len(found) == 1 else 2
     high = -(-len(found) // wide)
 
@@ -59,6 +59,18 @@ def _numbers(record: dict, columns: dict[str, np.ndarray], kinds: set[str]) -> p
     if "reliability" in kinds:
         return pd.DataFrame(record["details"]["reliability"])
     return pd.DataFrame(_trace(record), columns=["step", "seconds", "bound"])
+
+
+def _why_not(record: dict, kinds: tuple[str, ...]) -> str:
+    """Why a run whose predictions are here has nothing of these kinds."""
+    numbers = record["config"].get("dataset", {}).get("task", "regression") in NUMBERS
+    if set(kinds) == {"reliability"} and numbers:
+        return "reliability is that of classes; of quantities draw calibration"
+    if set(kinds) == {"calibration"} and not numbers:
+        return "calibration is that of quantities; of classes draw reliability"
+    if set(kinds) == {"curves"}:
+        return "it was not trained step by step, so there is no curve"
+    return "nothing was kept of it that could be drawn"
 
 
 def run_name(record: dict) -> str:
