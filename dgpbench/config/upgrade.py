@@ -43,7 +43,7 @@ def _kind(cfg: dict) -> tuple[tuple[str, ...], str, bool, str]:
 def _later(sections: tuple[str, ...], likelihood: str, layers: bool, method: str) -> dict[str, dict]:
     """Later options that concern such a config, by section."""
     fits = {
-        "model": lambda field: layers,
+        "model": lambda field: layers and field != "dropout",  # a CVAE's
         "likelihood": lambda field: field in LIKELIHOODS.get(likelihood, {}),
         "inference": lambda field: method == LATER_DEFAULTS["inference._target_"],
     }
