@@ -26,7 +26,7 @@ from dgpbench.inference.gradients import lower_bound
 
 def _deep(N=15, P=1):
     X, Y = data(N, D=2, P=P)
-    return X, Y, *model_of(compose(["model=dgp2", "model.num_inducing=5"]), X, Y)[:2]
+    return X, Y, *model_of(compose(["inference=fast", "model=dgp2", "model.num_inducing=5"]), X, Y)[:2]
 
 
 def _value(bound, values, X, Y, noise, num_data=None):
@@ -62,7 +62,7 @@ def test_copies_of_one_point_have_the_closed_form_of_power_ep(alpha):
     evidence at alpha = 1."""
     N, s2 = 12, 0.1
     X, Y = np.full((N, 1), 0.4), np.full((N, 1), 0.9)
-    cfg = compose(["model=sgp", "model.num_inducing=2", "model.lengthscale=0.7"])
+    cfg = compose(["inference=fast", "model=sgp", "model.num_inducing=2", "model.lengthscale=0.7"])
     model, values, _ = model_of(cfg, data(9)[0], data(9)[1])
     A, k = whitened_design(values, X), np.diag(rbf(values, X, X))
     d = k - (A**2).sum(0)
@@ -89,7 +89,7 @@ def test_tied_and_untied_factors_differ_on_general_data(alpha, least, most):
     with a factor for each point. They agree as alpha goes to 0, where both are the variational bound."""
     s2 = 0.1
     X, Y = data(10)
-    cfg = compose(["model=sgp", "model.num_inducing=3", "model.lengthscale=0.7"])
+    cfg = compose(["inference=fast", "model=sgp", "model.num_inducing=3", "model.lengthscale=0.7"])
     model, values, _ = model_of(cfg, X, Y)
     A, k = whitened_design(values, X), np.diag(rbf(values, X, X))
     d = k - (A**2).sum(0)
@@ -175,7 +175,7 @@ def test_classes_against_sampling(name):
 def test_few_samples_bias_the_objective_downwards():
     """Mean over draws of the noise with 1, 10 and 100 samples, against 3000: the logarithm acts inside."""
     X, Y = data(15, D=2)
-    cfg = compose(["model=dgp2", "model.num_inducing=5"])
+    cfg = compose(["inference=fast", "model=dgp2", "model.num_inducing=5"])
     model, values, _ = model_of(cfg, X, Y, noise=0.1, spread=2.0)
     rng = np.random.RandomState(3)
 

@@ -36,7 +36,7 @@ class InPrepare(VI):
 
 def _problem():
     X, Y = data(12, D=2)
-    model, values, _ = model_of(compose(["model=sgp", "model.num_inducing=4"]), X, Y)
+    model, values, _ = model_of(compose(["inference=fast", "model=sgp", "model.num_inducing=4"]), X, Y)
     return X, Y, model, values
 
 

@@ -28,7 +28,7 @@ from dgpbench.inference.gradients import lower_bound
 
 def _layer(M, N=12, P=1):
     X, Y = np.linspace(-2, 2, N)[:, None], data(N, P=P)[1]
-    cfg = compose(["model=sgp", f"model.num_inducing={M}", "model.lengthscale=0.4"])
+    cfg = compose(["inference=fast", "model=sgp", f"model.num_inducing={M}", "model.lengthscale=0.4"])
     model, values, _ = model_of(cfg, X, Y)
     bound = GlobalInducing(model)
     return bound, bound.initial(values), X, Y
@@ -74,7 +74,7 @@ def test_fewer_or_other_pseudo_data_are_below_the_evidence():
 
 def _two_layers(N=5, M=3):
     X, Y = data(N)
-    cfg = compose(["model=dgp2", f"model.num_inducing={M}", "model.lengthscale=1.0"])
+    cfg = compose(["inference=fast", "model=dgp2", f"model.num_inducing={M}", "model.lengthscale=1.0"])
     model, values, _ = model_of(cfg, X, Y, noise=0.3)
     bound = GlobalInducing(model)
     return bound, bound.initial(values), X, Y
@@ -112,7 +112,7 @@ def test_draws_of_a_layer_have_the_moments_of_its_posterior():
 
 def test_a_zero_mean_function_starts_where_the_next_inducing_inputs_stand():
     X, Y = data(9, D=2)
-    cfg = compose(["model=dgp2", "model.num_inducing=3", "model.mean=zero"])
+    cfg = compose(["inference=fast", "model=dgp2", "model.num_inducing=3", "model.mean=zero"])
     model, values, _ = model_of(cfg, X, Y)
     np.testing.assert_array_equal(GlobalInducing(model).initial(values)["layer0/q_mu"].T, values["layer1/Z"])
 
@@ -123,7 +123,7 @@ def test_gradient_against_finite_differences(mixed):
     """On one key; with and without GPs that are mixed."""
     X, Y = data(6, D=2)
     words = ["model=dgp2", "model.num_inducing=3", *(["model.inner_gps=1"] if mixed else [])]
-    model, values, _ = model_of(compose(words), X, Y)
+    model, values, _ = model_of(compose(["inference=fast", *words]), X, Y)
     bound = GlobalInducing(model, 2)
     values = bound.initial(values)
     names = [n for n in values if "/q_" in n or n.endswith(("lengthscales", "variance", "layer0/Z"))]
@@ -132,7 +132,7 @@ def test_gradient_against_finite_differences(mixed):
 
 def test_other_likelihoods_have_finite_terms_and_right_gradients():
     X, Y = data(6)
-    model, values, _ = model_of(compose(["model=dgp2", "model.num_inducing=3"]), X, Y)
+    model, values, _ = model_of(compose(["inference=fast", "model=dgp2", "model.num_inducing=3"]), X, Y)
     model = type(model)(model.layers, Bernoulli())
     bound = GlobalInducing(model)
     values = bound.initial({n: v for n, v in values.items() if not n.startswith("likelihood/")})

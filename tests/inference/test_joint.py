@@ -25,7 +25,9 @@ from dgpbench.inference.joint import Joint, Marginalised
 
 def _model(*words, N=6, D=2, P=1, noise=0.3):
     X, Y = data(N, D=D, P=P)
-    model, values, _ = model_of(compose(["model.num_inducing=3", *words]), X, Y, noise=noise)
+    model, values, _ = model_of(
+        compose(["inference=fast", "model.num_inducing=3", *words]), X, Y, noise=noise
+    )
     return X, Y, model, values
 
 

@@ -37,7 +37,7 @@ def _random(values, seed=0):
 def test_one_layer_is_svgp_without_whitening(bernoulli):
     """Bound and prediction of GPflow, two outputs, a minibatch of 7 of 20."""
     X, Y = data(20, P=2)
-    cfg = compose(["model=sgp", "model.num_inducing=4", "model.lengthscale=0.6"])
+    cfg = compose(["inference=fast", "model=sgp", "model.num_inducing=4", "model.lengthscale=0.6"])
     model, values, _ = model_of(cfg, X, Y)
     likelihood = gpflow.likelihoods.Gaussian(0.1)
     if bernoulli:
@@ -69,7 +69,9 @@ def test_one_layer_is_svgp_without_whitening(bernoulli):
 def test_the_start_is_that_of_mean_field_inference():
     """The same q(u) in other coordinates: whitening gives back the numbers of the start."""
     X, Y = data(9, D=2)
-    model, values, _ = model_of(compose(["model=dgp2", "model.num_inducing=3"]), X, Y, spread=0.0)
+    model, values, _ = model_of(
+        compose(["inference=fast", "model=dgp2", "model.num_inducing=3"]), X, Y, spread=0.0
+    )
     bound = LocationsBound(model)
     held = {name: tf.constant(v) for name, v in bound.initial(values).items()}
     p = {n[7:]: v for n, v in held.items() if n.startswith("layer0/")}
@@ -82,7 +84,7 @@ def test_the_start_is_that_of_mean_field_inference():
 @pytest.mark.slow
 def test_two_layers_against_numpy_and_below_the_evidence():
     X, Y = data(5)
-    cfg = compose(["model=dgp2", "model.num_inducing=3", "model.lengthscale=1.0"])
+    cfg = compose(["inference=fast", "model=dgp2", "model.num_inducing=3", "model.lengthscale=1.0"])
     model, values, _ = model_of(cfg, X, Y, noise=0.3)
     bound = LocationsBound(model)
     values |= {f"layer{i}/Z": np.array([[-1.5], [0.0], [1.5]]) for i in (0, 1)}
@@ -102,7 +104,7 @@ def test_two_layers_against_numpy_and_below_the_evidence():
 
 def test_gradient_against_finite_differences():
     X, Y = data(6, D=2)
-    model, values, _ = model_of(compose(["model=dgp2", "model.num_inducing=3"]), X, Y)
+    model, values, _ = model_of(compose(["inference=fast", "model=dgp2", "model.num_inducing=3"]), X, Y)
     bound = LocationsBound(model, 2)
     values = _random(bound.initial(values))
     names = [n for n in values if "/q_" in n or n.endswith(("lengthscales", "variance", "layer0/Z"))]

@@ -18,7 +18,9 @@ M, P = 3, 2
 
 def _model(words, N=6):
     X, Y = data(N, D=P)
-    model, values, _ = model_of(compose([f"model.num_inducing={M}", *words]), X, Y, noise=0.3)
+    model, values, _ = model_of(
+        compose(["inference=fast", f"model.num_inducing={M}", *words]), X, Y, noise=0.3
+    )
     values, rng = Star(model).initial(values), np.random.RandomState(0)
     values["hidden/q_root"] += 0.2 * np.tril(rng.randn(*values["hidden/q_root"].shape), -1)
     cross = values[f"layer{len(model.layers) - 1}/q_cross"]
@@ -86,7 +88,7 @@ def test_minibatches_checkpoints_and_blocks_end_in_the_same_bits(words):
 def test_hidden_layers_of_different_widths_are_refused():
     X, Y = data(6, D=2)
     words = ["model=dgp3", "model.num_inducing=3", "model.layer_overrides={1:{width:1}}"]
-    model, *_ = model_of(compose(words), X, Y)
+    model, *_ = model_of(compose(["inference=fast", *words]), X, Y)
     with pytest.raises(UserError, match="2, 1 of them; set model.width"):
         create_method(compose(["inference=star", "precision=float64", *words])).bound(model)
 

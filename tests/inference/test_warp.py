@@ -84,7 +84,7 @@ def test_draws_are_monotone(values):
 
 
 def _model(words, X, Y, noise=0.05):
-    cfg = compose([*words, "precision=float64", "model.num_inducing=6", "dataset=step"])
+    cfg = compose([*words, "inference=fast", "precision=float64", "model.num_inducing=6", "dataset=step"])
     model, values, fixed, _ = start.build(cfg, X, Y, 0)
     return model, values | {"likelihood/variance": np.asarray(noise)}, fixed
 
