@@ -235,7 +235,7 @@ def test_records_of_two_likelihoods_are_told_apart():
     names = {
         "dataset": "energy",
         "model": "dgp2",
-        "inference": "fast",
+        "inference": "standard",
         "protocol": "clean",
         "experiment": None,
     }
