@@ -76,20 +76,23 @@ def picture(spec, units) -> Picture:
     )
 
     def paint(figure, theme):
+        from matplotlib.colors import PowerNorm
+
         axes = panels(figure, len(CONDITIONS), len(found), sharex=True, sharey=True)
         for row, c in zip(axes, CONDITIONS, strict=True):
-            top = np.exp(found[TRUTH][c]).max()
-            for place, (name, each) in zip(row, found.items(), strict=True):
+            scale = PowerNorm(0.5, 0.0, np.exp(found[TRUTH][c]).max())
+            for place, each in zip(row, found.values(), strict=True):
                 height = np.exp(each[c]).reshape(SIDE, SIDE).T
-                image = place.imshow(
-                    height, origin="lower", extent=BOX.ravel(), vmin=0, vmax=top, cmap="viridis"
-                )
+                image = place.imshow(height, origin="lower", extent=BOX.ravel(), norm=scale, cmap="viridis")
                 place.plot(*CONDITIONS[c][0], "x", ms=8, mew=2, color="red")
-                place.set_title(f"{name}, {c}", loc="left")
-            row[0].set_ylabel("y")
+            row[0].set_ylabel(f"{c}\ny")
             figure.colorbar(image, ax=row.tolist(), shrink=0.85, label="density")
+        for place, name in zip(axes[0], found, strict=True):
+            place.set_title(name, loc="left")
         for place in axes[-1]:
             place.set_xlabel("x")
 
-    told = "red: pick-up; one scale in each row, that of the truth; the models nearest to the truth first"
-    return Picture(spec.name, spec.title, data, paint, (2.7 * len(found) + 0.9, 6.6), (told,))
+    told = (
+        "red: pick-up; one scale in each row, by the root of the density; models nearest to the truth first"
+    )
+    return Picture(spec.name, spec.title, data, paint, (2.1 * len(found) + 1.2, 6.4), (told,))
