@@ -90,7 +90,8 @@ def evaluate_images(
 def score(asking: Asking, X: np.ndarray, Y: np.ndarray, first: int = 0) -> Scored:
     """Densities of images Y (N, P) given X (N, D), chunk by chunk, whose numbers begin at `first`."""
     size = CHUNK_ROWS
-    logs, effective, influence, exact = [], [], 0.0, False
+    logs, effective, exact = [], [], False
+    influence: np.ndarray | float = 0.0
     asking.progress(0, len(X))
     index, start = 0, 0
     while start < len(X):

@@ -49,8 +49,8 @@ class Optimum(NamedTuple):
 def optimum(model: DeepGP, values: Values, X: tf.Tensor, Y: tf.Tensor, jitter) -> Optimum:
     """The collapsed bound at all N columns of X (D, N), Y (P, N)."""
     last: GPLayer = model.layers[-1]
-    pairs = parameters.scope(values, f"layer{len(model.layers) - 1}").items()
-    pairs = {name: fan_out(v, 2) for name, v in pairs if not name.startswith("q_")}
+    held = parameters.scope(values, f"layer{len(model.layers) - 1}")
+    pairs = {name: fan_out(v, 2) for name, v in held.items() if not name.startswith("q_")}
     own, for_gram = ({name: pair[k] for name, pair in pairs.items()} for k in (0, 1))
     P, N, M = Y.shape[0], tf.cast(tf.shape(Y)[1], Y.dtype), last.num_inducing
     s2 = fan_out(values["likelihood/variance"], 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from dgpbench.data.transform import separate
 from dgpbench.errors import UserError
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.store import read
@@ -15,16 +16,17 @@ PLACES = np.linspace(-2.0, 2.0, 11)  # of w
 
 def mean_images(unit: Unit) -> np.ndarray:
     """The mean of the GP at PLACES (places, rows, columns); UserError without parameters."""
-    stored = read.parameters(unit)
+    values, scaling = separate(read.arrays(unit))
     import dgpbench.engine.platform  # noqa: F401 (TensorFlow without its banner)
     from dgpbench.models import prediction
     from dgpbench.models.base import create
 
     config = unit.record["config"]
     model = create(config)
-    model.load_parameters({name: v for name, v in stored.items() if not name.startswith("scaling/")})
+    model.load_parameters(values)
     mean = prediction.along_latent(model.bound, model.posterior_parts(1, 0)[0], PLACES)
-    mean = mean * stored["scaling/y_std"] + stored["scaling/y_mean"]
+    if scaling is not None:
+        mean = mean * scaling.y_std + scaling.y_mean
     return mean.reshape(-1, *config["dataset"]["image"])
 
 
