@@ -176,6 +176,8 @@ def candidates(words: list[str]) -> list[str]:
         from dgpbench.report.metrics import METRICS
 
         found = list(METRICS)
+    elif (values := _choices(verb, before[-1])) and not current.startswith("-"):
+        found = values if before[-1] != "--plot" or "=" not in current else _overrides(current, before)
     elif verb == "data" and len(before) > 1:
         found = list(options("dataset"))
     elif verb in TAKE_OVERRIDES and not current.startswith("-"):
@@ -189,6 +191,19 @@ def candidates(words: list[str]) -> list[str]:
     else:
         found = [*WORDS.get(verb, ()), *FLAGS.get(verb, ("--help",))]
     return [word for word in found if word.startswith(current)]
+
+
+def _choices(verb: str, flag: str) -> list[str]:
+    """Values of a flag that takes one of a few names."""
+    if verb == "compare" and flag in ("--format", "--plot"):
+        from dgpbench.cli.compare import FORMATS, PLOTS
+
+        return list(FORMATS if flag == "--format" else PLOTS)
+    if verb == "plot" and flag == "--kind":
+        from dgpbench.cli.plot import KINDS
+
+        return list(KINDS)
+    return []
 
 
 def _figures() -> list[str]:

@@ -117,3 +117,10 @@ def test_a_users_folder_is_completed_too(tmp_path):
 def test_tune_and_predict_complete_like_the_others():
     assert "model=dgp2" in candidates(["tune", "model="]) and "--trials" in candidates(["tune", "--t"])
     assert candidates(["predict", "--q"]) == ["--quantiles"] and "tune" in candidates(["tu"])
+
+
+def test_values_of_flags_that_take_one_of_a_few():
+    assert candidates(["plot", "--kind", "c"]) == ["curves", "calibration"]
+    assert candidates(["compare", "--format", "l"]) == ["latex"]
+    assert candidates(["compare", "--plot", "r"]) == ["ranks"]
+    assert candidates(["compare", "--plot", "model=dgp2"]) == ["model=dgp2"]

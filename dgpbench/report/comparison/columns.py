@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pandas as pd
 
+from dgpbench.config.heeded import unheeded
 from dgpbench.report.comparison.fair import budget_text
 from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.grid import Grid, plain
@@ -39,7 +40,7 @@ def columns_grid(comparison: Comparison) -> Grid:
                 "protocol": config["protocol"]["name"],
                 "settings": settings_text(config),
                 "budget": budget_text(config),
-                "precision": "" if config["model"].get("closed_form") else config["precision"],
+                "precision": precision_text(config),
                 "training s": training_seconds(comparison, column) or math.nan,
                 "all s": training_seconds(comparison, column, "wall") or math.nan,
                 "tuned": tuned_text([unit.record for unit in units]),
@@ -53,6 +54,11 @@ def columns_grid(comparison: Comparison) -> Grid:
     data = data[[c for c in data if c in ("column", "settings") or (data[c].astype(str) != "").any()]]
     formats = {"training s": ".3g", "all s": ".3g"}
     return plain("What the columns are", data, formats, name="comparison-columns", notes=notes)
+
+
+def precision_text(config: dict) -> str:
+    """The precision of training; none for models that do not heed it."""
+    return "" if "precision" in unheeded(config["model"]) else config["precision"]
 
 
 def settings_text(config: dict) -> str:

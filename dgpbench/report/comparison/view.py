@@ -10,7 +10,12 @@ import pandas as pd
 
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
-from dgpbench.report.comparison.columns import columns_grid, settings_text, training_seconds
+from dgpbench.report.comparison.columns import (
+    columns_grid,
+    precision_text,
+    settings_text,
+    training_seconds,
+)
 from dgpbench.report.comparison.fair import DIFFERENT, budget_text, marks, uneven
 from dgpbench.report.comparison.fill import Comparison, logarithms
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
@@ -237,7 +242,7 @@ def frame(comparison: Comparison) -> pd.DataFrame:
                 "protocol": config["protocol"]["name"],
                 "settings": settings_text(config),
                 "budget": budget_text(config),
-                "precision": config["precision"],
+                "precision": precision_text(config),
                 "config_key": cell.config_key,
                 "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
             }
