@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from dgpbench.engine.spec import StepSpec
 from dgpbench.inference.base import Batch, Bound, Numerics
 from dgpbench.inference.gradients import batch_term, value_and_gradients, whole_term
 
+FUSED = 128  # inducing points up to which starting operations costs more than a native Cholesky saves
 UPDATE_STREAMS = 1 << 20  # the random streams of updates begin here
 
 
@@ -32,6 +33,7 @@ class TrainingOracle:
             d, p = bound.input_dim, bound.target_dim
             self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
+        self._within = False  # a program of XLA that holds the M x M part too
         self._term = self._compiled()
 
     def _compiled(self):
@@ -44,6 +46,14 @@ class TrainingOracle:
         other.spec = replace(self.spec, bound=bound)
         other._term = other._compiled()
         return other
+
+    def fused(self, function: Callable) -> Callable:
+        spec = self.spec
+        if not spec.xla or set(spec.forms or ()) != {"point"} or spec.bound.tallest > FUSED:
+            return lambda *args: function(self, *args)
+        other = copy(self)
+        other._within = "GPU" not in spec.device
+        return tf.function(lambda *args: function(other, *args), jit_compile=True, autograph=False)
 
     def __call__(
         self,
@@ -70,7 +80,7 @@ class TrainingOracle:
             self._chunks(X, Y, noise),
             weight,
             self._term,
-            Numerics(self.jitter, spec.forms, spec.batch_dtype, natural, self._count),
+            Numerics(self.jitter, spec.forms, spec.batch_dtype, natural, self._count, self._within),
             trainable=names,
             key=key,
             rows=tf.range(spec.batch) if spec.full_batch else batch.rows,

@@ -106,18 +106,20 @@ def prepare(
     rows: tf.Tensor | None = None,
     natural: Sequence[int] = (),
     q: Mapping[int, Whitened] | None = None,
+    compiled: bool = False,
 ) -> tuple[dict, dict[int, Pair]]:
     """The M x M part: every layer as the batch part reads it, and m and S - I of each GP layer.
 
     `forms` names a form for each layer (fast/forms.py); None takes `white`, which is safe in every precision.
     `rows` are the training rows of the batch, where q(w) has parameters for each. The layers in `natural`
     have gradients in their m and S - I. `q` gives posteriors in place of the layers' own q_mu and q_sqrt.
+    `compiled`: XLA takes this part too.
     """
     forms = forms or ("white",) * len(model.layers)
     prepared: dict = {"likelihood": scope(values, "likelihood")}
     watched: dict[int, Pair] = {}
     for i, (layer, form) in enumerate(zip(model.layers, forms, strict=True)):
-        how = Preparation(jitter, form, batch_dtype, rows, i in natural, (q or {}).get(i))
+        how = Preparation(jitter, form, batch_dtype, rows, i in natural, (q or {}).get(i), compiled)
         prepared[f"layer{i}"], pair = layer.prepare(scope(values, f"layer{i}"), how)
         if pair is not None:
             watched[i] = pair

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from dgpbench.gp.fast import forms, joint
+from dgpbench.gp.fast import forms, joint, point
 from dgpbench.gp.flow import Flow
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.parameters import LOWER, Constraint, below, scope
@@ -46,6 +46,7 @@ class GPLayer:
     mixed: int = 0
     kind: ClassVar[str] = "gp"
     variational: ClassVar[tuple[str, ...]] = ("q_mu", "q_sqrt")  # parameters of q, by name or folder
+    has_point: ClassVar[bool] = True  # whether the form of a q(u) without covariance is there (fast/point.py)
 
     @property
     def input_dim(self) -> int:
@@ -81,11 +82,14 @@ class GPLayer:
 
     def prepare(
         self, p: Mapping[str, tf.Tensor], how: Preparation
-    ) -> tuple[PreparedGP, tuple[tf.Tensor, tf.Tensor]]:
-        """The layer as `conditional` reads it, and the tensors m and S - I that it was made from."""
+    ) -> tuple[PreparedGP, tuple[tf.Tensor, tf.Tensor] | None]:
+        """The layer as `conditional` reads it, and the tensors m and S - I that it was made from; a point has
+        no S."""
         q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
         kernel = self.kernel.prepare(scope(p, "kernel"), p["Z"])
         Kzz = self._gram(kernel, p["Z"].dtype, how.jitter)
+        if how.form == "point":
+            return PreparedGP(kernel, point.make(Kzz, q.mean, how.compiled), *self._maps(p)), None
         form, watched = forms.make(how.form, Kzz, q, how.batch_dtype, how.natural)
         return PreparedGP(kernel, form, *self._maps(p)), watched
 

@@ -23,7 +23,7 @@ class Preparation:
 
     `form` is that of the batch part (fast/forms.py); `rows` are the training rows of the batch, where q(w)
     has parameters for each; a `natural` layer has gradients in its m and S - I; `q` takes the place of the
-    layer's own q_mu and q_sqrt.
+    layer's own q_mu and q_sqrt; `compiled`: XLA takes this part too.
     """
 
     jitter: tf.Tensor
@@ -32,3 +32,4 @@ class Preparation:
     rows: tf.Tensor | None = None
     natural: bool = False
     q: Whitened | None = None
+    compiled: bool = False

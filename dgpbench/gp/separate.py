@@ -22,6 +22,8 @@ from dgpbench.gp.preparation import Preparation, Whitened
 class SeparateLayer(GPLayer):
     """A kernel for each output; Z too where the values have one for each."""
 
+    has_point = False
+
     def _prepared_kernel(self, p: Mapping[str, tf.Tensor]):
         own = {n: v[:, None, None] if v.shape.rank == 1 else v for n, v in scope(p, "kernel").items()}
         return self.kernel.prepare(own, p["Z"])

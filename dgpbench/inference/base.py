@@ -43,6 +43,7 @@ class Numerics(NamedTuple):
     batch_dtype: Any = None  # precision of the batch part; None: that of the values
     natural: Sequence[int] = ()  # layers whose m and S are to have gradients
     num_data: tf.Tensor | None = None  # N in training; None: q itself is wanted, for prediction
+    compiled: bool = False  # XLA takes the M x M part too
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ class Bound:
             rows,
             numerics.natural,
             self.posterior(values, numerics),
+            numerics.compiled,
         )
 
     def posterior(self, values: Values, numerics: Numerics) -> Mapping[int, Any] | None:

@@ -65,6 +65,9 @@ class LogPosterior(LogJoint):
     def constraints(self) -> dict:
         return super().constraints() | {name: parameters.LOG for name, _ in self.priors}
 
+    def forms(self, batch: int, exact: bool) -> tuple[str, ...] | None:
+        return ("point",) if self.model.layers[0].has_point else super().forms(batch, exact)
+
     def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
         v = values["layer0/q_mu"]
         normal = {0: 0.5 * (tf.reduce_sum(tf.square(v)) + tf.cast(tf.size(v), v.dtype) * LOG_2PI)}

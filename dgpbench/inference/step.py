@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ class Oracle(Protocol):
 
     def of(self, bound: Bound) -> Oracle:
         """The same variables under another bound, for an update in phases."""
+
+    def fused(self, function: Callable) -> Callable:
+        """`function(oracle, *tensors)` as a function of the tensors: one program of XLA where every layer's form
+        allows that, and then the oracle that it gets is for use in there."""
 
     def key(self, batch: Batch, stream: int) -> tf.Tensor:
         """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""

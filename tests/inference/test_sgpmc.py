@@ -8,8 +8,10 @@ import tensorflow as tf
 from inference_tools import columns, data, rbf, tensors, trainer_of, whitened_design, whitened_posterior
 
 from dgpbench.config import compose
+from dgpbench.engine.trainer import Trainer
 from dgpbench.errors import UserError
 from dgpbench.gp.likelihoods.discrete import Poisson
+from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.mixing import effective_samples, split_rhat
 from dgpbench.inference.sgpmc import log_prior
@@ -91,6 +93,34 @@ def test_density_is_that_of_gpflow():
     Z = values["layer0/Z"]
     theirs = _theirs("SGPMC", values, X, Y, likelihood, _their_priors(), inducing_variable=Z)
     assert _density(trainer.spec.bound, values, X, Y) == pytest.approx(_in_logs(theirs), abs=1e-8)
+
+
+def test_density_of_the_compiled_trajectory_is_that_of_gpflow():
+    """As chains ask for it, in one program of XLA: the value to 1e-8, the slope by GPflow's own gradient."""
+    import gpflow
+
+    X, Y = data(15)
+    trainer = trainer_of(_words(4, *PRIORS), X, Y)
+    trainer = Trainer(replace(trainer.spec, xla=True))
+    bound, values = trainer.spec.bound, _random(trainer_of(_words(4, *PRIORS), X, Y))
+    raw = unconstrain(values, bound.constraints())
+    trainer.reset(raw, dict.fromkeys(trainer.oracle.rates, 0.1), seed=0, num_data=15, jitter=1e-6, data=(X, Y))
+    oracle, names = trainer.oracle, ["layer0/q_mu", *(name for name, _ in bound.priors)]
+    assert trainer.spec.forms == ("point",)
+    density = oracle.fused(lambda oracle, batch: oracle(batch, names)[:2])
+    value, slopes = density(oracle.full_batch(tf.constant(0))._replace(rows=None))
+    Z = values["layer0/Z"]
+    theirs = _theirs(
+        "SGPMC", values, X, Y, gpflow.likelihoods.Gaussian(), _their_priors(), inducing_variable=Z
+    )
+    assert float(value) == pytest.approx(_in_logs(theirs), abs=1e-8)
+    own = (theirs.V, theirs.kernel.lengthscales, theirs.kernel.variance, theirs.likelihood.variance)
+    with tf.GradientTape() as tape:
+        density = theirs.log_posterior_density()
+        for p in own[1:]:
+            density += tf.reduce_sum(p.unconstrained_variable)  # the Jacobian of a density of log theta
+    for name, slope in zip(names, tape.gradient(density, [p.unconstrained_variable for p in own]), strict=True):
+        np.testing.assert_allclose(np.ravel(slopes[name]), np.ravel(slope), rtol=1e-6, atol=1e-7)
 
 
 def test_density_at_inducing_points_on_the_data_is_that_of_gpmc():

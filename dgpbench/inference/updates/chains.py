@@ -77,9 +77,14 @@ class Chains(Update):
             first, tf.cast(oracle.rates["step"], centre[V].dtype), oracle.slots["step_size"].read_value()
         )
         keys = tf.stack([oracle.key(batch, 1 + c) for c in range(self.chains)])
-        target = self._target(oracle, batch, names, centre)
+
+        def trajectory(oracle: Oracle, batch: Batch, centre, step_size, state, key):
+            target = self._target(oracle, batch, names, centre)
+            return self._trajectory(target, names, step_size, state, key)
+
+        move = oracle.fused(trajectory)
         moved, values, ratio, leapfrogs = tf.map_fn(
-            lambda one: self._trajectory(target, names, step_size, *one),
+            lambda one: move(batch._replace(rows=None), centre, step_size, *one),
             (old, keys),
             fn_output_signature=({name: centre[V].dtype for name in names}, *[centre[V].dtype] * 3),
             parallel_iterations=self.chains,
