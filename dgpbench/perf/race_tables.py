@@ -27,6 +27,12 @@ def _mean(values: Sequence[float | None], form: str = "{:.3f}") -> str:
     return form.format(statistics.fmean(known)) if known and len(known) == len(values) else NOTHING
 
 
+def _score(run: dict, seconds: float) -> float | None:
+    """The score after about so many seconds; None if the run ended before."""
+    ran = run["points"] and run["points"][-1][1] >= 0.95 * seconds
+    return at(run, seconds * 1.05) if ran else None
+
+
 def scores(runs: Sequence[dict]) -> Table:
     """Test log-likelihood after so many seconds, mean over splits; seconds of start-up."""
     longest = max((run["points"][-1][1] for run in runs if run["points"]), default=0.0)
@@ -35,7 +41,7 @@ def scores(runs: Sequence[dict]) -> Table:
     for dataset in _names(runs, "dataset"):
         for system in _names(runs, "system"):
             own = _of(runs, dataset, system)
-            cells = [_mean([at(run, t * 1.05) for run in own]) for t in times]
+            cells = [_mean([_score(run, t) for run in own]) for t in times]
             startup = _mean([run["startup"][0] if run["startup"] else None for run in own], "{:.1f}")
             steps = _mean([run["points"][-1][0] if run["points"] else None for run in own], "{:,.0f}")
             failed = sum(run["reason"] is not None for run in own)
