@@ -240,6 +240,8 @@ def test_what_does_not_determine_the_numbers_stays_out(overrides):
         "protocol.row_number=true",
         "protocol.pixels=scaling",
         "protocol.layer_variances=true",
+        "protocol.test_rows=100",
+        "protocol.train_rows=100",
         "model.num_inducing=0.3",
         "dataset=concrete",
         "model.layer_overrides.0.ard=false",
