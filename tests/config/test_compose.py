@@ -246,7 +246,7 @@ def test_every_option_composes_and_is_explained():
             assert tree.explanation(name, path), path.relative_to(folder)
             if group not in ("dataset", "launcher", "experiment"):  # test_expand composes experiments
                 needs = {"iwvi": ["model=lv_gp"], "optimal": ["model=lv_gp"], "sgpmc": ["model=sgp"]}
-                    needs["collapsed"] = ["model=gplvm"]
+                needs["collapsed"] = ["model=gplvm"]
                 needs |= dict.fromkeys(("joint", "star"), ["precision=float64"])
                 assert config.compose([f"{group}={name}", *needs.get(name, [])])[group]["name"] == name
 
