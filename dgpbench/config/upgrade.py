@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from dgpbench.config.keys import LATER_DEFAULTS
-from dgpbench.config.schema import LIKELIHOODS
+from dgpbench.config.schema import LIKELIHOODS, MODEL
 from dgpbench.config.sections import nested
 
 OUTSIDE_KEYS: dict[str, Any] = {"engine.trace_test": False}  # later options that determine no number
@@ -43,7 +43,7 @@ def _kind(cfg: dict) -> tuple[tuple[str, ...], str, bool, str]:
 def _later(sections: tuple[str, ...], likelihood: str, layers: bool, method: str) -> dict[str, dict]:
     """Later options that concern such a config, by section."""
     fits = {
-        "model": lambda field: layers and field != "dropout",  # a CVAE's
+        "model": lambda field: layers and field in MODEL,
         "likelihood": lambda field: field in LIKELIHOODS.get(likelihood, {}),
         "inference": lambda field: method == LATER_DEFAULTS["inference._target_"],
     }

@@ -23,6 +23,7 @@ def _run(tmp_path, *words):
     return made
 
 
+@pytest.mark.slow
 def test_ones_from_run_to_figures(tmp_path):
     """A GP-LVM of one class, collapsed: its record, the means along w, the curves of training."""
     words = ["experiment=ones100_collapsed", "dataset.label=0", "dataset.per_class=15", "budget.steps=200"]
@@ -50,6 +51,7 @@ def _tilt(image):
     return (ink * across).sum() / ink.sum() + 3 * (ink * across * up).sum() / ink.sum()
 
 
+@pytest.mark.slow
 def test_a_projection_with_mixed_outputs_from_run_to_figure(tmp_path):
     """Bayesian A, two latent variables, P of a pixel kernel, noise held: a conditional density of images."""
     words = ["experiment=mnist_density_gp_fixed", "dataset.per_class=5", "model.projection_dim=3"]
