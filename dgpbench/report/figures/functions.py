@@ -54,8 +54,10 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
     """Fitted models by experiment and trial: the first trials that have parameters here."""
     found: dict[str, dict] = {}
     reasons: dict[str, str] = {}
+    others: list[str] = []  # what runs of the user's own have that the experiment has not
     for unit in sorted(units, key=lambda unit: (_name(unit), unit.record["split"])):  # dsvi, joint, locations
         if spec.select and unit.record["deviations"]:  # not the paper's
+            others += [] if unit.is_reference else [unit.record["deviations"][0].partition(" (")[0]]
             continue
         name, trial = _name(unit), unit.record["split"]
         runs = found.setdefault(name, {})
@@ -70,10 +72,15 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
             reasons.setdefault(name, str(error))
     chosen = {name: runs for name, runs in found.items() if runs}
     if not chosen:
+        names = ",".join(dict.fromkeys(unit.record["experiment"] or "" for unit in units))
+        if others:
+            raise Nothing(
+                f"the runs here are not the experiment's ({others[0]}); to draw them all the same: "
+                f"dgpbench figures {spec.name} experiment={names}"
+            )
         raise Nothing(
             "none of these runs has its parameters here (records of results/reference come without them), so "
-            "run the experiment: dgpbench sweep experiment="
-            + ",".join(dict.fromkeys(unit.record["experiment"] or "" for unit in units))
+            f"run the experiment: dgpbench sweep experiment={names}"
         )
     return chosen, [f"{name} is left out: {reasons.get(name)}" for name in found if name not in chosen]
 
