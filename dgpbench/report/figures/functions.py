@@ -6,6 +6,7 @@ as q has them: where layers are dependent, functions that differ can make compos
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from dgpbench.store.scan import Unit
 
 POINTS, SEED = 80, 0
 WHOLE = "composition"
+TITLE = 34  # characters above a panel
 
 
 def picture(spec, units: Sequence[Unit]) -> Picture:
@@ -38,7 +40,8 @@ def picture(spec, units: Sequence[Unit]) -> Picture:
                 for (trial, _), line in part.groupby(["trial", "draw"]):
                     colour = theme["colours"][list(chosen[name]).index(trial)]
                     place.plot(line.input, line.output, color=colour, lw=0.7, alpha=0.6)
-                place.set_title(f"{name.removeprefix(spec.strip)}: {column}", loc="left")
+                title = textwrap.fill(f"{name.removeprefix(spec.strip)}: {column}", TITLE)
+                place.set_title(title, loc="left")
                 place.set_xlabel("x" if column in (columns[0], WHOLE) else "output of the layer below")
             X, Y = observed[name].take_train(np.arange(observed[name].n_train))
             row[-1].plot(X[:, 0], Y[:, 0], ".", ms=4, color=theme["ink"], zorder=3)
