@@ -28,6 +28,8 @@ NAMES = {
     "test_auc": "AUC",
     "test_brier": "Brier score",
     "test_ece": "calibration error",
+    "test_kl_to_truth": "divergence from the truth",
+    "test_kl_to_truth_se": "divergence from the truth, s.e.",
 }
 
 

@@ -56,7 +56,9 @@ def test_what_enters_the_key():
     def key(*words):
         return config_key(compose(list(words)), "0" * 64)
 
-    assert key("model=ckde", "budget.steps=7", "inference.batch=5", "precision=float64") == key("model=ckde")
+    assert key("model=ckde", "budget.steps=7") == key("model=ckde")
+    with pytest.raises(UserError, match="has no use for inference.batch=5"):
+        key("model=ckde", "inference.batch=5")
     assert key("model=ckde", "model.neighbours=50") != key("model=ckde")
     assert key("model=mdn", "model.components=10") == key("model=mdn_10") != key("model=mdn")
     assert key("model=cvae_50", "model.hidden=[50,50]") == key("model=cvae_50_50")

@@ -27,6 +27,7 @@ IMAGES = """return [...document.querySelectorAll('.picture img')].filter(i => i.
   .map(i => [i.className, i.naturalWidth])"""
 CELLS = """return [...document.querySelectorAll('#t-S7 > figure > .scroll > table > tbody > tr')]
   .map(r => [r.cells[0].textContent, r.cells[1].textContent, r.cells[arguments[0]].dataset.value ?? null])"""
+BARS = "return [...document.querySelectorAll('svg.chart rect')].map(r => r.getBoundingClientRect().height)"
 LUMINANCE = """
 const parse = (c) => c.match(/[\\d.]+/g).slice(0, 3).map(Number).map((v) => {
   v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
@@ -206,6 +207,7 @@ def test_page_of_a_run(page, browser, shots, size):
     assert browser.run(LOADED) == [] and browser.complaints() == []
     text = browser.run("return document.querySelector('pre.command').innerText")
     assert text.startswith("dgpbench run dataset=") and "experiment=dsvi2017_" in text
+    assert min(browser.run(BARS)) > 10  # of the PIT histogram: no empty panel
     browser.screenshot(shots / f"run-{'phone' if size == PHONE else 'desktop'}.png", whole=True)
     browser.click(browser.find("main a"))
     assert browser.run("return document.title") == "dgpbench report"

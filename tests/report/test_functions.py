@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from report_units import unit
 
 from dgpbench.cli import main
 from dgpbench.config import compose
@@ -47,3 +48,11 @@ def test_layers_of_nothing(tmp_path, capsys):
     (tmp_path / "results").mkdir()
     assert main(["figures", "layers", "--results", str(tmp_path / "results")]) == 2
     assert "name the runs" in capsys.readouterr().err
+
+
+def test_runs_that_deviate_are_not_drawn_as_the_experiment_and_that_is_said():
+    own = unit("ustyuzhaninov_identity_dsvi", "identity", 0, {}, overrides=("budget.steps=5",))
+    with pytest.raises(
+        Nothing, match=r"not the experiment's \(budget.steps=5\); .* figures ustyuzhaninovE4 exp"
+    ):
+        figures.make(figures.find("ustyuzhaninovE4"), [own], [])

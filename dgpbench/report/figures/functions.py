@@ -6,6 +6,7 @@ as q has them: where layers are dependent, functions that differ can make compos
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from dgpbench.store.scan import Unit
 
 POINTS, SEED = 80, 0
 WHOLE = "composition"
+TITLE = 34  # characters above a panel
 
 
 def picture(spec, units: Sequence[Unit]) -> Picture:
@@ -38,7 +40,8 @@ def picture(spec, units: Sequence[Unit]) -> Picture:
                 for (trial, _), line in part.groupby(["trial", "draw"]):
                     colour = theme["colours"][list(chosen[name]).index(trial)]
                     place.plot(line.input, line.output, color=colour, lw=0.7, alpha=0.6)
-                place.set_title(f"{name.removeprefix(spec.strip)}: {column}", loc="left")
+                title = textwrap.fill(f"{name.removeprefix(spec.strip)}: {column}", TITLE)
+                place.set_title(title, loc="left")
                 place.set_xlabel("x" if column in (columns[0], WHOLE) else "output of the layer below")
             X, Y = observed[name].take_train(np.arange(observed[name].n_train))
             row[-1].plot(X[:, 0], Y[:, 0], ".", ms=4, color=theme["ink"], zorder=3)
@@ -54,8 +57,10 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
     """Fitted models by experiment and trial: the first trials that have parameters here."""
     found: dict[str, dict] = {}
     reasons: dict[str, str] = {}
+    others: list[str] = []  # what runs of the user's own have that the experiment has not
     for unit in sorted(units, key=lambda unit: (_name(unit), unit.record["split"])):  # dsvi, joint, locations
         if spec.select and unit.record["deviations"]:  # not the paper's
+            others += [] if unit.is_reference else [unit.record["deviations"][0].partition(" (")[0]]
             continue
         name, trial = _name(unit), unit.record["split"]
         runs = found.setdefault(name, {})
@@ -70,10 +75,15 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
             reasons.setdefault(name, str(error))
     chosen = {name: runs for name, runs in found.items() if runs}
     if not chosen:
+        names = ",".join(dict.fromkeys(unit.record["experiment"] or "" for unit in units))
+        if others:
+            raise Nothing(
+                f"the runs here are not the experiment's ({others[0]}); to draw them all the same: "
+                f"dgpbench figures {spec.name} experiment={names}"
+            )
         raise Nothing(
             "none of these runs has its parameters here (records of results/reference come without them), so "
-            "run the experiment: dgpbench sweep experiment="
-            + ",".join(dict.fromkeys(unit.record["experiment"] or "" for unit in units))
+            f"run the experiment: dgpbench sweep experiment={names}"
         )
     return chosen, [f"{name} is left out: {reasons.get(name)}" for name in found if name not in chosen]
 
