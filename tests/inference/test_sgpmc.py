@@ -104,7 +104,9 @@ def test_density_of_the_compiled_trajectory_is_that_of_gpflow():
     trainer = Trainer(replace(trainer.spec, xla=True))
     bound, values = trainer.spec.bound, _random(trainer_of(_words(4, *PRIORS), X, Y))
     raw = unconstrain(values, bound.constraints())
-    trainer.reset(raw, dict.fromkeys(trainer.oracle.rates, 0.1), seed=0, num_data=15, jitter=1e-6, data=(X, Y))
+    trainer.reset(
+        raw, dict.fromkeys(trainer.oracle.rates, 0.1), seed=0, num_data=15, jitter=1e-6, data=(X, Y)
+    )
     oracle, names = trainer.oracle, ["layer0/q_mu", *(name for name, _ in bound.priors)]
     assert trainer.spec.forms == ("point",)
     density = oracle.fused(lambda oracle, batch: oracle(batch, names)[:2])
@@ -119,7 +121,9 @@ def test_density_of_the_compiled_trajectory_is_that_of_gpflow():
         density = theirs.log_posterior_density()
         for p in own[1:]:
             density += tf.reduce_sum(p.unconstrained_variable)  # the Jacobian of a density of log theta
-    for name, slope in zip(names, tape.gradient(density, [p.unconstrained_variable for p in own]), strict=True):
+    for name, slope in zip(
+        names, tape.gradient(density, [p.unconstrained_variable for p in own]), strict=True
+    ):
         np.testing.assert_allclose(np.ravel(slopes[name]), np.ravel(slope), rtol=1e-6, atol=1e-7)
 
 
