@@ -61,6 +61,7 @@ FILES = {
 }
 CSV = "run model=linear dataset=csv dataset.path="
 OWN = "run --config-dir conf dataset=csv dataset.path=own.csv dataset.target=y model="
+COUNTS = "run model=sgp dataset=csv dataset.target=y dataset.task=counts dataset.path="
 TABLE = {  # command -> words of its one line
     "rnu": "unknown command 'rnu'; did you mean 'run'?",
     "run modle=dgp2": "unknown key 'modle'; did you mean 'model'?",
@@ -134,14 +135,14 @@ TABLE = {  # command -> words of its one line
     "tune model=sgp dataset=step": "nothing to tune",
     "run model=vgp inference.batch=10": "which trains on all rows; leave it out, or use model=sgp",
     "run model=gp model.frozen_steps=3": "frozen_steps",
-    "run model=sgp inference=sgpmc model.priors.lengthscale=[gamma,-1,1]": "must be a positive number, not -1",
+    "run model=sgp inference=sgpmc model.priors.lengthscale=[gamma,-1,1]": "a positive number, not -1",
     "run model=sgp inference=sgpmc budget.steps=100": "set budget.steps to at least 1501",
-    "run model=sgp inference=sghmc inference.burn_in=100 inference.thinning=50 budget.steps=120": "at least 150",
-    "run model=sgp dataset=csv dataset.path=own.csv dataset.target=y dataset.task=counts": "(row 0: 0.5); counts",
-    "run model=sgp dataset=csv dataset.path=minus.csv dataset.target=y dataset.task=counts": "(row 0: -1); counts",
+    "run model=sgp inference=sghmc inference.thinning=50 budget.steps=120": "leaves no sample behind",
+    f"{COUNTS}own.csv": "(row 0: 0.5); counts are whole numbers",
+    f"{COUNTS}minus.csv": "(row 0: -1); counts are whole numbers",
     "run model=lv_gp_gp inference=joint precision=float64": "use inference=vi, iwvi or optimal",
-    "run model=dgp2 inference=locations model.layer_overrides.0.num_inducing=20": "set model.num_inducing alone",
-    "run model=dgp2 inference=joint model.whiten=false precision=float64": "model.whiten=false is for inference=",
+    "run model=dgp2 inference=locations model.layer_overrides.0.num_inducing=20": "num_inducing alone",
+    "run model=dgp2 inference=joint model.whiten=false precision=float64": "whiten=false is for inference=",
     "predict nowhere own.csv": "no run nowhere; give a run's folder",
     "show status=dnoe": "no status 'dnoe'; did you mean 'done'?",
     "show dataset": "is not of the form field=value",

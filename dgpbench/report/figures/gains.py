@@ -1,5 +1,5 @@
-"""What sampling and trained inducing inputs gain on held-out rows, by the number of inducing points (Matthews'
-figure 5.1): paired differences of runs on the same dataset and split."""
+"""What sampling and trained inducing inputs gain on held-out rows, by the number of inducing points
+(Matthews' figure 5.1): paired differences of runs on the same dataset and split."""
 
 from __future__ import annotations
 
