@@ -86,8 +86,8 @@ def test_bound_with_three_classes(method):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_bound_with_counts(method):
-    """Poisson with a bin size, `joint` and `star` by their analytic estimator: E log p in closed form for each
-    draw in NumPy."""
+    """Poisson with a bin size, `joint` and `star` by their analytic estimator: E log p in closed form for
+    each draw in NumPy."""
     b, Y = 0.7, np.array([0.0, 2.0, 1.0, 3.0, 0.0, 1.0])
     _, bound, values = _fitted(method, 1, Poisson(b))
     X, _ = data(6)
