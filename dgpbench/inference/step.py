@@ -48,8 +48,8 @@ class Oracle(Protocol):
         """The same variables under another bound, for an update in phases."""
 
     def fused(self, function: Callable) -> Callable:
-        """`function(oracle, *tensors)` as a function of the tensors: one program of XLA where every layer's form
-        allows that, and then the oracle that it gets is for use in there."""
+        """`function(oracle, *tensors)` as a function of the tensors: one program of XLA where every layer's
+        form allows that, and then the oracle that it gets is for use in there."""
 
     def key(self, batch: Batch, stream: int) -> tf.Tensor:
         """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""

@@ -35,6 +35,7 @@ class Fails(NoMethods):
 """
 FILES = {
     "own.csv": "a,b,y\n" + "\n".join(f"{i},{i * i % 7},{i % 5}.5" for i in range(30)) + "\n",
+    "minus.csv": "a,y\n" + "\n".join(f"{i},{i % 3 - 1}" for i in range(30)) + "\n",
     "comma.csv": "a;b;y\n" + "\n".join(f"{i},5;{i},25;{i},5" for i in range(9)) + "\n",
     "bare.csv": "\n".join(f"{i},5;{i},25;{i},5" for i in range(9)) + "\n",
     "text.csv": "a,y\n1,2\nx,3\n",
@@ -60,6 +61,7 @@ FILES = {
 }
 CSV = "run model=linear dataset=csv dataset.path="
 OWN = "run --config-dir conf dataset=csv dataset.path=own.csv dataset.target=y model="
+COUNTS = "run model=sgp dataset=csv dataset.target=y dataset.task=counts dataset.path="
 TABLE = {  # command -> words of its one line
     "rnu": "unknown command 'rnu'; did you mean 'run'?",
     "run modle=dgp2": "unknown key 'modle'; did you mean 'model'?",
@@ -188,6 +190,16 @@ TABLE = {  # command -> words of its one line
     "perf --cases z": "unknown case 'z'; there are a-sgp",
     "repro --budget x": "'x' is no length of time; write 2h, 90m",
     "tune model=sgp dataset=step": "nothing to tune",
+    "run model=vgp inference.batch=10": "which trains on all rows; leave it out, or use model=sgp",
+    "run model=gp model.frozen_steps=3": "frozen_steps",
+    "run model=sgp inference=sgpmc model.priors.lengthscale=[gamma,-1,1]": "a positive number, not -1",
+    "run model=sgp inference=sgpmc budget.steps=100": "set budget.steps to at least 1501",
+    "run model=sgp inference=sghmc inference.thinning=50 budget.steps=120": "leaves no sample behind",
+    f"{COUNTS}own.csv": "(row 0: 0.5); counts are whole numbers",
+    f"{COUNTS}minus.csv": "(row 0: -1); counts are whole numbers",
+    "run model=lv_gp_gp inference=joint precision=float64": "use inference=vi, iwvi or optimal",
+    "run model=dgp2 inference=locations model.layer_overrides.0.num_inducing=20": "num_inducing alone",
+    "run model=dgp2 inference=joint model.whiten=false precision=float64": "whiten=false is for inference=",
     "predict nowhere own.csv": "no run nowhere; give a run's folder",
     "show status=dnoe": "no status 'dnoe'; did you mean 'done'?",
     "show dataset": "is not of the form field=value",

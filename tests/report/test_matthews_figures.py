@@ -14,7 +14,9 @@ from dgpbench.report.figures import (
     augmented,
     boundaries,
     budgets,
+    contours,
     exact,
+    gains,
     growing,
     kernel_draws,
     snelson,
@@ -142,6 +144,46 @@ def test_budgets_are_points_of_a_curve():
     assert isinstance(picture.data, pd.DataFrame) and picture.image()[:4] == b"\x89PNG"
     with pytest.raises(Nothing, match="none of these runs"):
         budgets.points([SimpleNamespace(record=found[0].record | {"metrics": {}})], "")
+
+
+def test_gains_are_paired_by_split_and_inducing_points():
+    def unit(name, loglik, split, M, inducing="trained"):
+        inference = {"name": name, "start": {"inducing": inducing}}
+        config = {"inference": inference, "model": {"layers": ["gp"], "num_inducing": M}, "seed": 0}
+        record = {"dataset": "toy", "split": split, "config": config, "metrics": {"test_loglik": loglik}}
+        return SimpleNamespace(record=record)
+
+    found = [unit("sgpmc", -0.2, 0, 5), unit("sgpmc", -0.3, 1, 5), unit("ngd_adam", -0.5, 0, 5)]
+    found += [unit("ngd_adam", -0.4, 1, 5), unit("sgpmc", -0.9, 1, 5, "fixed"), unit("ngd_adam", -9.0, 1, 7)]
+    frame = gains.differences(found).set_index("against")
+    assert frame.difference["gaussian"] == pytest.approx(0.2) and frame.pairs["gaussian"] == 2
+    assert frame.error["gaussian"] == pytest.approx(0.1)
+    assert frame.difference["clamped"] == pytest.approx(0.6) and set(frame.M) == {5}
+    assert gains.picture(SimpleNamespace(name="x", title="x"), found).image()[:4] == b"\x89PNG"
+    with pytest.raises(Nothing, match="no pair of runs"):
+        gains.differences(found[2:])
+
+
+@pytest.mark.slow
+def test_contours_of_three_classes(tmp_path):
+    from dgpbench.config import compose
+    from dgpbench.experiment import run_unit
+
+    words = ["model=sgp", "model.num_inducing=6", "dataset=gaussians3", "likelihood=robustmax", "threads=1"]
+    words += ["precision=float64", f"paths.results={tmp_path}", f"paths.datasets={tmp_path}"]
+    chain = ["inference=sgpmc", "inference.start.steps=60", "inference.burn_in=5", "inference.kept=10"]
+    runs = (["inference=ngd_adam", "budget.steps=60"], [*chain, "inference.leapfrog=3", "budget.steps=80"])
+    units = [run_unit(compose([*words, "paths.mirror=null", *run]))[0] for run in runs]
+    picture = contours.picture(SimpleNamespace(name="x", title="x", strip=""), units)
+    table = picture.data
+    assert set(table.method) == {"ngd_adam", "sgpmc"} and len(table) == 2 * contours.SIDE**2
+    np.testing.assert_allclose(table[["p0", "p1", "p2"]].sum(1), 1.0, atol=1e-6)
+    assert picture.image()[:4] == b"\x89PNG"
+    plane = contours.Plane(units[1], "")
+    functions = plane.functions(plane.X[0])
+    assert functions.shape == (contours.DRAWS, 3) and functions.std(0).min() > 0
+    own = plane.labels[0]  # at a training row the function of its class is the largest, on the average
+    assert functions.mean(0).argmax() == own
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""L^-1 of K = L L^T in operations that XLA compiles well on a processor, for programs that it takes as a whole.
+"""L^-1 of K = L L^T in operations that XLA compiles well on a processor, for programs that it takes whole.
 
 XLA's own Cholesky runs column by column: 20 ms for M = 225 where LAPACK takes half a millisecond. Here small
 matrices are eliminated row by row in one loop, larger ones in halves by products. A matrix that is not

@@ -16,7 +16,6 @@ from dgpbench.gp.fast.fence import Fenced, fence
 from dgpbench.gp.fast.symmetric import from_blocks, sum_over_inducing
 from dgpbench.gp.fast.whitening import inverse_cholesky, through_cholesky
 
-
 BLOCK = 64  # rows at least of the blocks in which a triangle is multiplied
 
 
@@ -46,8 +45,8 @@ def _squares(A: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def moments(K: tf.Tensor, Linv: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """alpha A (P, B) and -a_b^T a_b (1, B) for K (M, B). C (M, M) = -I is there for its gradient; L^-1 has none
-    here."""
+    """alpha A (P, B) and -a_b^T a_b (1, B) for K (M, B). C (M, M) = -I is there for its gradient; L^-1 has
+    none here."""
     A = _lower(Linv, K)  # M, B
 
     def gradient(g_mean, g_quad):
@@ -58,8 +57,8 @@ def moments(K: tf.Tensor, Linv: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tu
 
 
 def whitening(K: tf.Tensor, alpha: tf.Tensor, compiled: bool) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """L^-1 of K = L L^T, alpha (P, M) as it is, and C = -I: what `moments` reads. The gradient in L^-1 follows
-    from those in alpha and C, as in whitening.py: dA A^T = alpha^T dalpha - 2 dC."""
+    """L^-1 of K = L L^T, alpha (P, M) as it is, and C = -I: what `moments` reads. The gradient in L^-1
+    follows from those in alpha and C, as in whitening.py: dA A^T = alpha^T dalpha - 2 dC."""
 
     @tf.custom_gradient
     def made(K, alpha):
