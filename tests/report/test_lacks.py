@@ -1,8 +1,5 @@
 """Every table and figure of the five documents is known, and says what it lacks."""
 
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 
 from dgpbench.cli import main
@@ -81,29 +78,3 @@ def test_the_list_says_what_figures_lack(tmp_path, capsys, monkeypatch):
     assert lines["5.7"].endswith("; lacks runs with dataset=pol,bike,keggdirected,houseelectric")
     assert "lacks data: the heartbeats" in lines["ustyuzhaninov6"]
     assert lines["slides-results"] == "The same as 2.4; lacks runs of table S7"
-
-
-def test_class_probabilities_are_drawn_over_the_inputs(monkeypatch):
-    """Of a model whose probability of class 1 is known at every input."""
-    from dgpbench.data import Split
-    from dgpbench.evaluate.predictive import Predictive
-    from dgpbench.report.figures import regions
-
-    rng = np.random.RandomState(0)
-    X, Y = rng.randn(30, 2), rng.randint(0, 2, (30, 1)).astype(float)
-    split = Split.from_arrays(X, Y)
-
-    def predict(grid, samples, seed):
-        p = 1 / (1 + np.exp(-3 * grid[:, 0] + grid[:, 1]))
-        return Predictive(probs=np.stack([1 - p, p], 1))
-
-    monkeypatch.setattr(regions, "fitted_model", lambda unit: (SimpleNamespace(predict=predict), split))
-    monkeypatch.setattr(regions.read, "parameters", lambda unit: {"layer0/Z": X[:4]})
-    record = {"experiment": "matthews2016_toy_mcmc", "sizes": {"inputs": 2}, "status": "done"}
-    picture = regions.picture(figures.find("matthews5.2"), [SimpleNamespace(record=record)])
-    frame = picture.data
-    assert set(frame.run) == {"mcmc"} and len(frame) == regions.SIDE**2
-    assert np.allclose(frame.p1, 1 / (1 + np.exp(-3 * frame.x1 + frame.x2)))
-    inside = frame.x1.between(X[:, 0].min(), X[:, 0].max())
-    assert 0 < (~inside).sum() < len(frame)  # a margin around the rows
-    assert picture.image("png", dpi=40)[:4] == b"\x89PNG"

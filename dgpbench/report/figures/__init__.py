@@ -55,12 +55,13 @@ KINDS = {
     "layers": "How much of each layer is used",
     "fidelities": "The highest fidelity, predicted",
     "sequences": "Sequences, aligned",
-    "regions": "Class probabilities",
+    "contours": "Class probabilities",
+    "gains": "What sampling gains",
     "places": "Densities of places",
 }
 FILES = {  # what a kind takes beside the record, which published records come without
     **dict.fromkeys(("density", "projection", "marginals", "fidelities"), "draws"),
-    **dict.fromkeys(("functions", "boundaries", "images", "sequences", "regions", "places"), "parameters"),
+    **dict.fromkeys(("functions", "boundaries", "images", "sequences", "contours", "places"), "parameters"),
     "intensity": "rates",
 }
 
