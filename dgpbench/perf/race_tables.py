@@ -124,5 +124,7 @@ def draw(runs: Sequence[dict], path: Path) -> None:
             axes.set_ylim(min(late), max(late) + 0.05 * (max(late) - min(late) + 0.01))
         axes.set_title(dataset, loc="left")
         axes.set_xlabel("processor seconds of training")
+        if i % columns == 0:
+            axes.set_ylabel("test log-likelihood")
     figure.legend(handles.values(), list(handles), loc="outside upper center", ncols=4, frameon=False)
     figure.savefig(path, dpi=120)
