@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.gp.deep_gp import propagate
+from dgpbench.gp.fast import forms
 from dgpbench.gp.layer import VARIANCE_FLOOR
 from dgpbench.inference.base import Bound
 
@@ -25,6 +26,7 @@ RANGE = 8.0  # of w: the prior has 1e-15 of its mass outside
 BEND = 2.0  # w = a sinh(BEND u), u even: nodes are 3.8 times as dense at 0 as at the ends
 NODES = (33, 65)  # values of w to try
 DEGREE = 7  # of the spline
+COLUMNS = 1000  # that pass through the further layers at once: their kernels with Z stay in the cache
 ROUGH = 5e-3  # error of every second node's spline at the others: that of all nodes' is 100 times smaller
 
 
@@ -139,8 +141,11 @@ class Curve:
         rest = replace(self.model, layers=self.model.layers[2:])
         rows = self.model.noise_rows(2).start
         noise = tf.tile(self.eps[rows : self.model.noise_dim], (1, K))
-        own = {f"layer{i}": self.prepared[f"layer{i + 2}"] for i in range(len(rest.layers))}
-        return propagate(rest, self.prepared | own, F, noise)
+        own = {f"layer{i}": _in_blocks(self.prepared[f"layer{i + 2}"]) for i in range(len(rest.layers))}
+        ends = [*range(COLUMNS, F.shape[1], COLUMNS), F.shape[1]]
+        parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+        made = [propagate(rest, self.prepared | own, F[:, part], noise[:, part]) for part in parts]
+        return tuple(tf.concat(each, 1) for each in zip(*made, strict=True))
 
 
 class Ways:
@@ -156,6 +161,11 @@ class Ways:
             if len(self.ways) == 1 or doubt <= 1.0:
                 return value
             self.ways = self.ways[1:]
+
+
+def _in_blocks(batch):
+    """A prepared GP layer with the form that costs least where no gradient is asked for."""
+    return batch._replace(form=forms.Blocks(*batch.form)) if isinstance(batch.form, forms.Quad) else batch
 
 
 def _sd(var: tf.Tensor) -> tf.Tensor:
