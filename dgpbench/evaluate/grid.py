@@ -16,7 +16,7 @@ SPACING = 0.28  # of the narrowest sd
 WIDTH = 20  # nodes that a polynomial goes through
 DEGREE = 9  # that is enough for it between the two nodes in the middle: 1e-12
 REACH = 6.5  # sds beyond the outermost means: 4e-11 of a component lies further out
-MAX_CELLS = 930  # a mixture that needs more has no grid here
+MAX_CELLS = 1024  # a mixture that needs more has no grid here
 BLOCK = 12_800  # components of the mixtures that share a pass, small enough for the cache
 STRETCH = 100  # nodes on either side of one at which exponentials are taken
 NEWTON = 2  # steps to a root inside a cell; each squares the error
@@ -99,9 +99,9 @@ def _inverse(C: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 def _density(mean, sd, height, low, step, nodes: int) -> np.ndarray:
     """Densities (b, G) at the nodes low, low + step, ... of mixtures of height exp(-u^2 / 2).
 
-    With u = (x - mean) / sd and d = step / sd each component is its neighbour's times exp(-d u - d^2 / 2), a factor that changes by
-    exp(-d^2) from node to node. The chain starts anew in the middle of each 2 STRETCH nodes: there a
-    component may be 0, as exp(-u^2 / 2) is for u = 39, only where it stays below 1e-70 up to the next.
+    With u = (x - mean) / sd and d = step / sd a component is its neighbour's times exp(-d u - d^2 / 2), a
+    factor that changes by exp(-d^2) from node to node. The chain starts anew in the middle of each
+    2 STRETCH + 1 nodes. Where a component starts too small for a float, |u| > 38, it stays below 1e-24.
     """
     b, S = mean.shape
     f, ones, d = np.empty((nodes, b)), np.ones(S), step[:, None] / sd

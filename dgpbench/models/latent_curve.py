@@ -26,7 +26,7 @@ RANGE = 8.0  # of w: the prior has 1e-15 of its mass outside
 BEND = 2.0  # w = a sinh(BEND u), u even: nodes are 3.8 times as dense at 0 as at the ends
 NODES = (33, 65)  # values of w to try
 DEGREE = 7  # of the spline
-COLUMNS = 1000  # that pass through the further layers at once: their kernels with Z stay in the cache
+COLUMNS = 2000  # that pass through the further layers at once: their kernels with Z stay in the cache
 ROUGH = 5e-3  # error of every second node's spline at the others: that of all nodes' is 100 times smaller
 
 
@@ -75,12 +75,12 @@ def between(count: int) -> np.ndarray:
 def spline_at(values: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Functions (R, Q, B), known at the Q nodes, at w (B, K) between the first and the last: (R, K, B)."""
     R, Q, B = values.shape
-    made = tf.einsum("cjq,rqb->bcjr", tf.constant(pieces(Q), w.dtype), values)
+    made = tf.einsum("cjq,rqb->jbcr", tf.constant(pieces(Q), w.dtype), values)  # DEGREE + 1, B, Q - 1, R
     place = (to_u(w) + 1.0) * (0.5 * (Q - 1))
     cell = tf.clip_by_value(tf.floor(place), 0.0, Q - 2.0)
     t = (place - cell)[:, :, None]
-    own = tf.gather(tf.reshape(made, (B, Q - 1, -1)), tf.cast(cell, tf.int32), batch_dims=1)
-    powers = tf.split(own, DEGREE + 1, axis=2)  # each B, K, R
+    row = (Q - 1) * tf.range(B)[:, None] + tf.cast(cell, tf.int32)  # B, K
+    powers = [tf.gather(tf.reshape(power, (-1, R)), row) for power in tf.unstack(made)]  # each B, K, R
     total = powers[-1]
     for power in powers[-2::-1]:
         total = total * t + power
@@ -103,7 +103,8 @@ class Curve:
         head = replace(self.model, layers=self.model.layers[:2])
         w = tf.tile(tf.constant(nodes(count), X.dtype)[None, :, None], (1, 1, N))
         unused = tf.zeros((0, count * N), X.dtype)
-        moments = propagate(head, prepared, tf.transpose(X), unused, [w], count, joint=False)
+        own = prepared | {"layer1": _in_blocks(prepared["layer1"])}
+        moments = propagate(head, own, tf.transpose(X), unused, [w], count, joint=False)
         self.values = tf.reshape(tf.concat(moments, 0), (-1, count, N))  # 2 P, Q, N
 
     def doubt(self) -> tf.Tensor:
