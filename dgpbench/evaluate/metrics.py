@@ -7,6 +7,7 @@ y_std, and PIT, coverage and W do not change.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +16,7 @@ from dgpbench.evaluate import calibration, mixture, rows
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.evaluate.quantiles import LEVELS
 
-ROWS = 64  # rows scored together: their 2000 draws fit in the cache
+ROWS = 128  # rows scored together
 DRAW_ROWS = 100  # test rows whose draws are kept
 QUANTILE_NAMES = [f"q{int(round(100 * level)):02d}" for level in LEVELS]
 
@@ -71,12 +72,20 @@ class RegressionScorer:
             with np.errstate(all="ignore"):  # a state of each thread; `evaluate` looks for what is not finite
                 return rows.score(Predictive(**fields), Y[part], offset + start, own, wanted)
 
-        with ThreadPoolExecutor(self.threads) as pool:
-            for scores in pool.map(score, range(0, len(Y), ROWS)):
-                self.influence = self.influence + scores.pop("influence", 0.0)
-                quantiles = scores["quantiles"] * self.y_std[:, None] + self.y_mean[:, None]
-                for name, values in (scores | {"quantiles": quantiles.astype(np.float32)}).items():
-                    self.parts.setdefault(name, []).append(values)
+        starts = range(0, len(Y), ROWS)
+        if self.threads == 1:  # without a thread, whose memory the system takes back and hands out anew
+            self._keep(map(score, starts))
+        else:
+            with ThreadPoolExecutor(self.threads) as pool:
+                self._keep(pool.map(score, starts))
+
+    def _keep(self, blocks: Iterable[dict[str, np.ndarray]]) -> None:
+        """Take the scores of blocks of rows, in their order."""
+        for scores in blocks:
+            self.influence = self.influence + scores.pop("influence", 0.0)
+            quantiles = scores["quantiles"] * self.y_std[:, None] + self.y_mean[:, None]
+            for name, values in (scores | {"quantiles": quantiles.astype(np.float32)}).items():
+                self.parts.setdefault(name, []).append(values)
 
     def finish(self, X: np.ndarray, Y: np.ndarray, rows: np.ndarray) -> tuple[dict, dict, dict, dict]:
         """(metrics, details, predictions, draws) once all rows are in."""

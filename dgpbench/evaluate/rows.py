@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from dgpbench.evaluate.quantiles import LEVELS, mixture_quantiles
 from dgpbench.evaluate.shapiro import shapiro_w, shapiro_w_draws
 
 EXACT_COMPONENTS = 200  # CRPS and quantiles of larger mixtures come from their draws
+TOGETHER = 32  # rows whose draws are looked at together: they fit in the cache
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,12 @@ def score(
     out = {"mean": predictive.mixture_mean(), "sd": predictive.mixture_sd()}
     kde = max(0, min(N, wanted.kde_rows - first))
     if P == 1 and kde:
-        out["kde"] = kde_log_density(draws[:kde], y[:kde])
+        out["kde"] = _in_parts(kde_log_density, draws[:kde], y[:kde])
     chosen = wanted.kept[(wanted.kept >= first) & (wanted.kept < first + N)] - first
     out["draws"] = draws.reshape(N, P, -1)[chosen]
     if by_draws:
         draws.sort(axis=1)
-    W = shapiro_w(draws) if by_draws else shapiro_w_draws(draws)
+    W = _in_parts(shapiro_w if by_draws else shapiro_w_draws, draws)
     out |= _density(predictive, Y, terms, wanted.sampled)
     if by_draws:
         score, quantiles = crps.crps_draws(draws, y), np.quantile(draws, LEVELS, axis=1).T
@@ -65,6 +67,12 @@ def score(
         pit = calibration.pit_draws(draws, y)
     shapes = {"shapiro_w": W, "pit": pit, "crps": score}
     return out | {k: v.reshape(N, P) for k, v in shapes.items()} | {"quantiles": quantiles.reshape(N, P, -1)}
+
+
+def _in_parts(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
+    """function(*arrays), whose rows do not depend on each other, over a few rows at a time."""
+    starts = range(0, len(arrays[0]), TOGETHER)
+    return np.concatenate([function(*(a[i : i + TOGETHER] for a in arrays)) for i in starts])
 
 
 def _density(predictive: Predictive, Y: np.ndarray, terms: np.ndarray | None, sampled: bool) -> dict:

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.gp.deep_gp import propagate
+from dgpbench.gp.fast import forms
 from dgpbench.gp.layer import VARIANCE_FLOOR
 from dgpbench.inference.base import Bound
 
@@ -25,6 +26,7 @@ RANGE = 8.0  # of w: the prior has 1e-15 of its mass outside
 BEND = 2.0  # w = a sinh(BEND u), u even: nodes are 3.8 times as dense at 0 as at the ends
 NODES = (33, 65)  # values of w to try
 DEGREE = 7  # of the spline
+COLUMNS = 2000  # that pass through the further layers at once: their kernels with Z stay in the cache
 ROUGH = 5e-3  # error of every second node's spline at the others: that of all nodes' is 100 times smaller
 
 
@@ -73,12 +75,12 @@ def between(count: int) -> np.ndarray:
 def spline_at(values: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Functions (R, Q, B), known at the Q nodes, at w (B, K) between the first and the last: (R, K, B)."""
     R, Q, B = values.shape
-    made = tf.einsum("cjq,rqb->bcjr", tf.constant(pieces(Q), w.dtype), values)
+    made = tf.einsum("cjq,rqb->jbcr", tf.constant(pieces(Q), w.dtype), values)  # DEGREE + 1, B, Q - 1, R
     place = (to_u(w) + 1.0) * (0.5 * (Q - 1))
     cell = tf.clip_by_value(tf.floor(place), 0.0, Q - 2.0)
     t = (place - cell)[:, :, None]
-    own = tf.gather(tf.reshape(made, (B, Q - 1, -1)), tf.cast(cell, tf.int32), batch_dims=1)
-    powers = tf.split(own, DEGREE + 1, axis=2)  # each B, K, R
+    row = (Q - 1) * tf.range(B)[:, None] + tf.cast(cell, tf.int32)  # B, K
+    powers = [tf.gather(tf.reshape(power, (-1, R)), row) for power in tf.unstack(made)]  # each B, K, R
     total = powers[-1]
     for power in powers[-2::-1]:
         total = total * t + power
@@ -101,7 +103,8 @@ class Curve:
         head = replace(self.model, layers=self.model.layers[:2])
         w = tf.tile(tf.constant(nodes(count), X.dtype)[None, :, None], (1, 1, N))
         unused = tf.zeros((0, count * N), X.dtype)
-        moments = propagate(head, prepared, tf.transpose(X), unused, [w], count, joint=False)
+        own = prepared | {"layer1": _in_blocks(prepared["layer1"])}
+        moments = propagate(head, own, tf.transpose(X), unused, [w], count, joint=False)
         self.values = tf.reshape(tf.concat(moments, 0), (-1, count, N))  # 2 P, Q, N
 
     def doubt(self) -> tf.Tensor:
@@ -139,8 +142,11 @@ class Curve:
         rest = replace(self.model, layers=self.model.layers[2:])
         rows = self.model.noise_rows(2).start
         noise = tf.tile(self.eps[rows : self.model.noise_dim], (1, K))
-        own = {f"layer{i}": self.prepared[f"layer{i + 2}"] for i in range(len(rest.layers))}
-        return propagate(rest, self.prepared | own, F, noise)
+        own = {f"layer{i}": _in_blocks(self.prepared[f"layer{i + 2}"]) for i in range(len(rest.layers))}
+        ends = [*range(COLUMNS, F.shape[1], COLUMNS), F.shape[1]]
+        parts = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+        made = [propagate(rest, self.prepared | own, F[:, part], noise[:, part]) for part in parts]
+        return tuple(tf.concat(each, 1) for each in zip(*made, strict=True))
 
 
 class Ways:
@@ -156,6 +162,11 @@ class Ways:
             if len(self.ways) == 1 or doubt <= 1.0:
                 return value
             self.ways = self.ways[1:]
+
+
+def _in_blocks(batch):
+    """A prepared GP layer with the form that costs least where no gradient is asked for."""
+    return batch._replace(form=forms.Blocks(*batch.form)) if isinstance(batch.form, forms.Quad) else batch
 
 
 def _sd(var: tf.Tensor) -> tf.Tensor:

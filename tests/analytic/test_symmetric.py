@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from dgpbench.gp.fast.forms import Blocks, Quad
 from dgpbench.gp.fast.joint import TERMS, joint_quadratic_form, pairs
 from dgpbench.gp.fast.symmetric import BLOCKS, block_ends, weighted_squares
 
@@ -53,3 +54,15 @@ def test_joint_form_and_its_gradient_equal_autodiff(K, P, half):
     for x, y in zip(mine, theirs, strict=True):
         y = 0.5 * (y + tf.linalg.matrix_transpose(y)) if y.shape.rank == 3 else y  # C is symmetric
         np.testing.assert_allclose(x, y, atol=1e-10)
+
+
+@pytest.mark.parametrize(("P", "M"), [(1, 130), (3, 70), (2, 7)])
+def test_moments_in_blocks_equal_those_in_full(P, M):
+    rng = np.random.RandomState(M)
+    K, alpha, C = rng.randn(M, 30), rng.randn(P, M), rng.randn(P, M, M)
+    given = tf.constant(alpha), tf.constant(C + C.transpose(0, 2, 1))
+    mean, quad = Blocks(*given).moments(tf.constant(K))
+    np.testing.assert_allclose(mean, alpha @ K, rtol=1e-12)
+    np.testing.assert_allclose(quad, np.einsum("mb,pmn,nb->pb", K, 2 * C, K), atol=1e-9)
+    for ours, full in zip((mean, quad), Quad(*given).moments(tf.constant(K)), strict=True):
+        np.testing.assert_allclose(ours, full, atol=1e-9)

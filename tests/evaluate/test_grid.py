@@ -29,7 +29,39 @@ def test_grid_equals_root_finding_and_all_pairs(spread, weighted):
     np.testing.assert_allclose(difference, crps.difference_of_pairs(mean.T, sd.T, columns), atol=1e-10)
     known = np.isfinite(quantiles).all(1)
     expected = mixture_quantiles(mean, sd, weights)
-    np.testing.assert_allclose(quantiles[known], expected[known], atol=2e-9)
+    np.testing.assert_allclose(quantiles[known], expected[known], atol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_density_by_recurrence_equals_the_sum_of_normals(weighted):
+    """Over several stretches of nodes, with components that are zero at some of their middles."""
+    mean, sd = mixtures(m=3, S=7, spread=20.0)
+    weights = np.random.default_rng(1).dirichlet(np.ones(7), size=3) if weighted else np.full((3, 7), 1 / 7)
+    low, step, nodes = np.array([-60.0, -55.0, -70.0]), 0.28 * sd.min(1), 4 * grid.STRETCH + 30
+    height = weights / (np.sqrt(2 * np.pi) * sd)
+    f = grid._density(mean, sd, height, low, step, nodes)
+    x = low[:, None] + step[:, None] * np.arange(nodes)
+    expected = (weights[:, None] * stats.norm(mean[:, None], sd[:, None]).pdf(x[:, :, None])).sum(2)
+    assert (np.abs(x[:, :, None] - mean[:, None]) / sd[:, None]).max() > 80.0
+    np.testing.assert_allclose(f, expected, rtol=1e-11, atol=1e-24)
+
+
+def test_polynomial_between_nodes_is_integrated_exactly():
+    at = np.arange(grid.WIDTH) - (grid.WIDTH // 2 - 1.0)
+    c = np.random.default_rng(0).normal(size=10) / 10.0 ** np.arange(10)
+    made = grid._integrated() @ np.polynomial.polynomial.polyval(at, c)
+    np.testing.assert_allclose(made, c / np.arange(1, 11), atol=1e-11)
+
+
+def test_wide_mixtures_have_a_grid():
+    """Up to MAX_CELLS cells: narrow components far apart, bridged by broad ones."""
+    rng = np.random.default_rng(2)
+    mean, sd = rng.uniform(-8, 8, (20, 25)), np.where(np.arange(25) < 3, 0.15, 1.5) * np.ones((20, 25))
+    difference, quantiles = grid.summaries(mean, sd, None, LEVELS)
+    assert np.isfinite(quantiles).all(1).mean() > 0.5
+    known = np.isfinite(quantiles).all(1)
+    np.testing.assert_allclose(quantiles[known], mixture_quantiles(mean, sd)[known], atol=1e-9)
+    np.testing.assert_allclose(difference, crps.difference_of_pairs(mean.T, sd.T), atol=1e-10)
 
 
 def test_grid_of_one_gaussian_is_the_closed_form():
@@ -115,10 +147,11 @@ def test_progress_and_seconds():
     assert 0.1 <= made.predict_seconds < made.seconds
 
 
-def test_draws_by_row_are_the_draws():
+@pytest.mark.parametrize("S", [1, 5, 6, 20])
+def test_draws_by_row_are_the_draws(S):
     rng = np.random.default_rng(0)
-    p = Predictive(mean=rng.normal(size=(6, 5, 2)), var=rng.uniform(0.5, 1, (6, 5, 2)))
+    p = Predictive(mean=rng.normal(size=(S, 5, 2)), var=rng.uniform(0.5, 1, (S, 5, 2)))
     np.testing.assert_array_equal(p.draw_rows(20, 3).transpose(1, 0, 2), p.draw(20, 3))
     noise = np.random.Generator(np.random.Philox(key=3, counter=4 << 64)).standard_normal((20, 2))
-    which = np.arange(20) * 6 // 20
+    which = np.arange(20) * S // 20
     np.testing.assert_array_equal(p.draw(20, 3)[:, 4], p.mean[which, 4] + np.sqrt(p.var)[which, 4] * noise)

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from dgpbench.gp.fast.fence import Fenced, fence
 from dgpbench.gp.fast.joint import joint_quadratic_form
-from dgpbench.gp.fast.symmetric import sum_over_inducing, weighted_squares
+from dgpbench.gp.fast.symmetric import BLOCKS, MIN_SIZE, sum_over_inducing, weighted_squares
 from dgpbench.gp.fast.whitening import folding, folding_root, outer_square, whitening
 from dgpbench.gp.preparation import Whitened
 
@@ -106,6 +106,26 @@ class Quad(NamedTuple):
 
     def joint_moments(self, rows: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
         return joint_quadratic_form(rows, self.alpha, self.C, K)
+
+
+class Blocks(NamedTuple):
+    """Quad without gradients, for prediction: C is symmetric, so its blocks up to the diagonal are enough."""
+
+    alpha: tf.Tensor
+    C: tf.Tensor
+
+    def moments(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """As Quad's, with 5/8 of its products where there are four blocks."""
+        P, M, _ = self.C.shape
+        count = BLOCKS if M >= MIN_SIZE else 1
+        quad, start = tf.zeros((P, K.shape[1]), K.dtype), 0
+        for end in (M * (i + 1) // count for i in range(count)):
+            rows, own = self.C[:, start:end], K[start:end]
+            left = tf.concat([2.0 * rows[:, :, :start], rows[:, :, start:end]], 2)  # P, rows, end
+            part = tf.matmul(tf.reshape(left, (-1, end)), K[:end])
+            quad += tf.reduce_sum(tf.reshape(part, (P, end - start, K.shape[1])) * own, 1)
+            start = end
+        return tf.matmul(self.alpha, K), quad
 
 
 def make(
