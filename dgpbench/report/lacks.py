@@ -13,7 +13,7 @@ from dgpbench.store.scan import Unit
 def of_table(table: Table) -> str:
     """In words, or '' for a table whose splits are all done."""
     if not table.expected:
-        return table.spec.lacks or "runs that can be defined"
+        return table.spec.lacks or "experiments, and their runs"
     parts = []
     if left := table.expected - table.done:
         parts.append(f"{left:,} runs" if table.spec.ours == "records" else f"{left:,} measurements")

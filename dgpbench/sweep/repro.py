@@ -96,7 +96,8 @@ def skipped(plan: Plan, todo: Iterable[int], lacking: dict[int, str]) -> list[st
     for reason, indices in waiting.items():
         configs = [plan.configs[plan.units[i].config] for i in indices]
         names = ", ".join(dict.fromkeys(cfg["experiment"] or cfg["model"]["name"] for cfg in configs))
-        out.append(f"skipped {len(indices)} units ({names} on {configs[0]['dataset']['name']}): {reason}")
+        count = f"{len(indices)} unit" + "s" * (len(indices) > 1)
+        out.append(f"skipped {count} ({names} on {configs[0]['dataset']['name']}): {reason}")
     return out
 
 
