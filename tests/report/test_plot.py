@@ -11,7 +11,7 @@ from dgpbench.cli import main
 from dgpbench.errors import UserError
 from dgpbench.report.comparison.plots import overview_pictures
 from dgpbench.report.figures.log_ticks import MOST_TICKS, log_ticks
-from dgpbench.report.figures.picture import THEMES, Nothing, columns_for
+from dgpbench.report.figures.picture import THEMES, Nothing, columns_for, legend_below
 from dgpbench.report.figures.traces import floor_of
 from dgpbench.report.runs import panels as run_panels
 from dgpbench.report.runs.choose import choose
@@ -153,6 +153,23 @@ def test_kinds_of_a_run_do_not_overwrite_each_other_and_come_with_their_numbers(
     assert np.array_equal(numbers["-curves"][["step", "seconds", "bound"]], TRACE)
     assert numbers["-reliability"].to_dict("list") == BINS
     assert {len(numbers[kind]) for kind in ("", "-predictions", "-calibration")} == {30}
+
+
+def test_a_legend_fits_a_narrow_picture():
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"font.size": 8}):
+        figure = Figure(figsize=(3.8, 3.3), layout="constrained")
+        canvas = FigureCanvasAgg(figure)
+        (line,) = figure.subplots().plot([0, 1])
+        names = ["dgp3 experiment=ustyuzhaninov_identity_locations budget.steps=60", "sgp budget.steps=500"]
+        legend_below(figure, [line, line], names)
+        canvas.draw()
+        box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.width and box.y0 >= 0
+    assert [text.get_text().replace("\n", " ") for text in figure.legends[0].get_texts()] == names
 
 
 def test_panels_fill_rows_evenly():

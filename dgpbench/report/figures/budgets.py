@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import Nothing, Picture, legend_below, panels
 from dgpbench.store.summary import training_seconds
 
@@ -58,6 +59,7 @@ def picture(spec, units) -> Picture:
         for place, text in zip(places, METRICS.values(), strict=True):
             place.set_ylabel(text)
             place.set_xscale("log")
+        plain_log_ticks(places[1].xaxis, *places[1].get_xlim())  # of both: they share their axis
         places[1].set_xlabel("training seconds")
         legend_below(figure, lines, [name for name, _ in frame.groupby("method")])
 

@@ -15,6 +15,7 @@ from dgpbench.report.files import put
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f")
 DARK_COLOURS = ("#56b4e9", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#8fd3ff", "#b79ae0", "#b0b0b0")
+LETTER, BESIDE = 0.07, 0.55  # inches of a letter of a legend, and of what stands beside its words
 THEMES = {
     "light": {"paper": "#ffffff", "ink": "#1f2328", "faint": "#d8dee4", "colours": COLOURS},
     "dark": {"paper": "#15191f", "ink": "#e6edf3", "faint": "#343b44", "colours": DARK_COLOURS},
@@ -86,11 +87,12 @@ def side_label(figure, text: str) -> None:
 
 
 def legend_below(figure, handles, labels) -> None:
-    """A legend below all panels, in as many columns as the names leave room for."""
-    labels = list(labels)
+    """A legend below all panels, in as many columns as the names leave room for; long names in lines."""
+    width = figure.get_size_inches()[0]
+    labels = [textwrap.fill(label, int((width - BESIDE) / LETTER)) for label in labels]
     if labels:
-        each = 0.07 * max(map(len, labels)) + 0.55  # inches of one entry
-        columns = max(1, min(len(labels), int(figure.get_size_inches()[0] / each)))
+        each = LETTER * max(len(line) for label in labels for line in label.splitlines()) + BESIDE
+        columns = max(1, min(len(labels), int(width / each)))
         figure.legend(list(handles), labels, loc="outside lower center", ncols=columns)
 
 
