@@ -74,6 +74,10 @@ def _model(values: dict) -> dict:
         )
     if model.get("output_mixing") == "pixels" and not model.get("output_gps"):
         raise UserError("model.output_mixing=pixels needs GPs to mix; set model.output_gps, e.g. to 50")
+    if model.get("output_mixing_trainable") is False and not model.get("output_gps"):
+        raise UserError(
+            "model.output_mixing_trainable=false needs GPs to mix; set model.output_gps, e.g. to 50"
+        )
     if model.get("start") == "data" and model.get("likelihood_variance_trainable") is False:
         raise UserError(
             "model.likelihood_variance_trainable=false keeps model.likelihood_variance, which "

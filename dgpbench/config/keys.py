@@ -42,6 +42,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.likelihood_variance_trainable": True,
     "model.output_mixing": "principal",
     "model.mixing_lengthscale": 1.0,
+    "model.output_mixing_trainable": True,
     "model.dropout": 0.0,
     "model.inducing": "kmeans",
     "model.priors": {},

@@ -148,6 +148,8 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     if last:
         if gps:
             start.values[f"layer{i}/P"] = mixing.outputs(settings, start.Y, start.image, gps)
+            if not settings["output_mixing_trainable"]:
+                start.fixed.add(f"layer{i}/P")
         return
     if not settings["inner_noise_trainable"]:
         start.fixed.add(f"layer{i}/kernel/white/variance")

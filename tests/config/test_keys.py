@@ -93,6 +93,7 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "model.likelihood_variance_trainable": True,
     "model.output_mixing": "principal",
     "model.mixing_lengthscale": 1,
+    "model.output_mixing_trainable": True,
     "model.dropout": 0,
     "model.compat": None,
     "model.per_output": "none",

@@ -185,3 +185,26 @@ def test_mnist_from_the_mirror(mirror, tmp_path):
     )
     assert (split.n_train, split.n_test, split.outputs) == (100, 1135, 784)
     assert split.Y_train.max() == 1.0 and 0.05 < split.Y_train.mean() < 0.1
+
+
+def test_densities_of_ones_by_noise_a_mean_image_and_pca(mirror, tmp_path):
+    """Nat per pixel of the test ones (docs/densities.md), for models fitted to 100 ones in closed form."""
+    words = ["dataset=mnist_images", "dataset.label=1", "dataset.per_class=100"]
+    split = _split(tmp_path, *words, f"paths.mirror={mirror}")
+    train, test, found = split.Y_train, split.Y_test, {}
+    for name, mean in (("noise", 0.0), ("mean image", train.mean(0))):
+        s2 = ((train - mean) ** 2).mean()
+        found[name] = -0.5 * (np.log(2 * np.pi * s2) + ((test - mean) ** 2).mean() / s2)
+    centred, apart = train - train.mean(0), test - train.mean(0)
+    _, S, Vt = np.linalg.svd(centred, full_matrices=False)
+    size, D = S**2 / len(train), 784
+    for q in (1, 5, 10):  # the likeliest covariance W W' + s2 I of rank q and noise (Tipping and Bishop)
+        s2 = size[q:].sum() / (D - q)
+        W = Vt[:q].T * np.sqrt(size[:q] - s2)
+        C, b = np.eye(q) + W.T @ W / s2, apart @ W / s2
+        quad = (apart**2).sum(1) / s2 - (b * np.linalg.solve(C, b.T).T).sum(1)
+        log_det = D * np.log(s2) + np.linalg.slogdet(C)[1]
+        found[f"PCA {q}"] = -0.5 * (np.log(2 * np.pi) + (log_det + quad.mean()) / D)
+    print(found)
+    expected = {"noise": -0.06, "mean image": 0.35, "PCA 1": 0.56, "PCA 5": 0.83, "PCA 10": 0.95}
+    assert found == pytest.approx(expected, abs=0.005)

@@ -44,6 +44,8 @@ def test_a_model_of_images_starts_there():
     made, values, fixed, _ = _built(*words, "model.mixing_lengthscale=2", "inference=vi")
     np.testing.assert_array_equal(values["layer1/P"], pixel_scales((8, 8), 6, 2.0))
     assert made.output_dim == 64 and made.layers[-1].output_dim == 6 and "layer1/P" not in fixed
+    held = _built(*words, "model.output_mixing_trainable=false", "inference=vi")[2]
+    assert held - fixed == {"layer1/P"}
 
 
 def test_noise_may_be_held_where_it_starts():
@@ -59,6 +61,7 @@ def test_noise_may_be_held_where_it_starts():
         (["model.output_mixing=pixels"], "needs GPs to mix; set model.output_gps"),
         (["model.output_mixing=pixels", "model.output_gps=3", "dataset=boston"], "needs images as outputs"),
         (["model.likelihood_variance_trainable=false", "model.start=data"], "set model.start=config"),
+        (["model.output_mixing_trainable=false"], "needs GPs to mix; set model.output_gps"),
         (["model.output_mixing=pixel"], "did you mean 'pixels'"),
     ],
 )
