@@ -95,6 +95,7 @@ def test_density_is_that_of_gpflow():
     assert _density(trainer.spec.bound, values, X, Y) == pytest.approx(_in_logs(theirs), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_density_of_the_compiled_trajectory_is_that_of_gpflow():
     """As chains ask for it, in one program of XLA: the value to 1e-8, the slope by GPflow's own gradient."""
     import gpflow
@@ -172,6 +173,16 @@ def _run(words, X, Y, steps, values=None, fixed=None):
     return trainer
 
 
+def _compiled(words, X, Y):
+    """A trainer whose trajectories are programs of XLA, as those of runs are."""
+    plain = trainer_of(words, X, Y)
+    trainer = Trainer(replace(plain.spec, xla=True))
+    oracle = plain.oracle
+    raw, rates = ({name: v.numpy() for name, v in named.items()} for named in (oracle.raw, oracle.rates))
+    trainer.reset(raw, rates, seed=0, num_data=len(X), jitter=1e-6, data=(X, Y))
+    return trainer
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["hmc", "nuts"])
 def test_chains_resume_to_the_bit_and_keep_what_they_say(sampler):
@@ -208,7 +219,8 @@ def test_chains_have_the_posterior_of_a_conjugate_model(sampler, N):
     more = ["inference.hyperparameters=fixed", "model.likelihood_variance=0.3", "inference.kept=700"]
     more += [f"inference.sampler={sampler}", "inference.leapfrog=4", "inference.step=0.4"]
     words = _words(3, *more, "inference.precondition=true", start=60, burn_in=100, steps=860)
-    trainer = _run(words, X, Y, 860)
+    trainer = _compiled(words, X, Y)
+    trainer.run(0, np.zeros((860, 0), np.int32))
     values, chain = trainer.values(), trainer.draws(860)["layer0/q_mu"][:, 0]
     A = whitened_design(values, X)
     mean, S = whitened_posterior(A, Y[:, 0], 0.3 * np.ones(len(X)))
