@@ -19,7 +19,7 @@ def sparse_gp_bounds() -> tuple[float, float]:
     rng = np.random.RandomState(0)
     X = rng.randn(N, 2)
     Y = np.sin(2 * X[:, :1]) + 0.1 * rng.randn(N, 1)
-    cfg = compose(["model=sgp", f"model.num_inducing={M}"])
+    cfg = compose(["model=sgp", "inference=fast", f"model.num_inducing={M}"])
     model, values, *_ = build(cfg, X, Y, 0)
     Z = values["layer0/Z"]
     initial = ("kernel_variance", "lengthscale", "likelihood_variance")

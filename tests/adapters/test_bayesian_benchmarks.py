@@ -163,7 +163,7 @@ def test_predictions_equal_those_of_a_run(unit, model, overrides):
 def test_samples_have_the_moments_of_predict():
     rng = np.random.RandomState(0)
     X = rng.randn(36, 2)
-    model = BenchmarkModel(is_test=True, model="dgp2", overrides=TINY[:1])
+    model = BenchmarkModel(is_test=True, model="dgp2", overrides=[*TINY[:1], "inference=fast"])
     model.fit(X, np.hstack([np.sin(X), X[:, :1]]))
     mean, var = model.predict(X[:5])
     draws = model.sample(X[:5], 4000)

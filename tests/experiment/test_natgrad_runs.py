@@ -37,7 +37,10 @@ def test_line_search_in_a_record(tmp_path):
 @pytest.mark.slow
 def test_fixed_hyperparameters_stay_as_they_start(tmp_path):
     start, _ = run_unit(config(tmp_path / "a", "model=sgp", *TINY, "budget.steps=3"))
-    for name, words in {"search": SEARCH, "adam": ("inference.hyperparameters=fixed",)}.items():
+    for name, words in {
+        "search": SEARCH,
+        "adam": ("inference=fast", "inference.hyperparameters=fixed"),
+    }.items():
         unit, _ = run_unit(config(tmp_path / name, "model=sgp", *TINY, *words, "budget.steps=5"))
         values = read.parameters(unit)
         assert values["likelihood/variance"] == pytest.approx(0.01, rel=1e-12)

@@ -90,8 +90,12 @@ def test_bound_with_counts(method):
     each draw in NumPy."""
     b, Y = 0.7, np.array([0.0, 2.0, 1.0, 3.0, 0.0, 1.0])
     _, bound, values = _fitted(method, 1, Poisson(b))
+    draws = 150
+    if method == "locations":  # inner draws that nearly meet make f so large that its exponential overflows
+        values |= {f"layer{i}/q_sqrt": 0.03 * values[f"layer{i}/q_sqrt"] for i in (0, 1)}
+        draws = 1000  # tails are still long
     X, _ = data(6)
-    found, error = mean_of_draws(bound, values, X, Y[:, None], 150)
+    found, error = mean_of_draws(bound, values, X, Y[:, None], draws)
     rng, each = np.random.RandomState(1), []
     for _ in range(1500):
         mean, var, kl = (part if np.ndim(part) == 0 else part[0] for part in outputs(method, values, X, rng))

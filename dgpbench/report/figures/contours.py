@@ -8,8 +8,6 @@ import pandas as pd
 
 from dgpbench.data import load_split
 from dgpbench.errors import UserError
-from dgpbench.models import inside
-from dgpbench.models.base import create
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
@@ -26,6 +24,8 @@ class Plane:
         self.name = (unit.record["experiment"] or unit.record["inference"]).removeprefix(strip)
         split = load_split(cfg, lambda text: None)
         self.X, self.labels, self.Z = split.X_train, split.Y_train[:, 0], values["layer0/Z"]
+        from dgpbench.models.base import create
+
         self.model = create(cfg)
         self.model.load_parameters(values)
         ends = zip(self.X.min(0), self.X.max(0), strict=True)
@@ -38,6 +38,8 @@ class Plane:
         """Means of all functions (DRAWS, classes) at a point (2,), one row for each draw of u."""
         layer, H = self.model.model.layers[0], point[:, None]
         parts = self.model.posterior_parts(DRAWS, 0)
+        from dgpbench.models import inside
+
         return np.stack([inside.function_moments(layer, part["layer0"], H)[0][:, 0] for part in parts])
 
     @property
