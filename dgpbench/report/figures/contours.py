@@ -20,12 +20,12 @@ class Plane:
     """Probabilities on a grid, rows and inducing inputs of one run, as its model sees them."""
 
     def __init__(self, unit: Unit, strip: str):
+        from dgpbench.models.base import create
+
         cfg, values = unit.record["config"], read.parameters(unit)
         self.name = (unit.record["experiment"] or unit.record["inference"]).removeprefix(strip)
         split = load_split(cfg, lambda text: None)
         self.X, self.labels, self.Z = split.X_train, split.Y_train[:, 0], values["layer0/Z"]
-        from dgpbench.models.base import create
-
         self.model = create(cfg)
         self.model.load_parameters(values)
         ends = zip(self.X.min(0), self.X.max(0), strict=True)
@@ -36,10 +36,10 @@ class Plane:
 
     def functions(self, point: np.ndarray) -> np.ndarray:
         """Means of all functions (DRAWS, classes) at a point (2,), one row for each draw of u."""
-        layer, H = self.model.model.layers[0], point[:, None]
-        parts = self.model.posterior_parts(DRAWS, 0)
         from dgpbench.models import inside
 
+        layer, H = self.model.model.layers[0], point[:, None]
+        parts = self.model.posterior_parts(DRAWS, 0)
         return np.stack([inside.function_moments(layer, part["layer0"], H)[0][:, 0] for part in parts])
 
     @property
