@@ -47,6 +47,8 @@ def settle(cfg: dict, given: Sequence[str]) -> None:
 
 def _asked_for(model: Mapping[str, Any], given: Sequence[str]) -> bool:
     """Whether the command line, the model's own file or a single layer sets one of the first values."""
+    if model.get("likelihood_variance_trainable") is False:  # the noise stays where it starts
+        return True
     usual = expand.read(conf_dir() / "model" / "_gp.yaml")
     return any(
         (f"model.{name}" in given and "model.start" not in given)

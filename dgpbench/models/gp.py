@@ -193,7 +193,7 @@ class GPModel:
         density = partial(prediction.log_density, members=len(self._members))
         if self.latent and latent_density.possible(self.model):
             density = latent_density.log_density
-        elif self.cfg["dataset"].get("image") and (self.latent or self.model.layers[-1].mixed):
+        elif self.cfg.get("dataset", {}).get("image") and (self.latent or self.model.layers[-1].mixed):
             density = importance.log_density
         elif isinstance(self.model.likelihood, Gaussian):
             return None

@@ -366,6 +366,7 @@ def test_a_single_layer_may_be_left_to_the_rule_too():
         ("model.likelihood_variance=0.5", "config"),  # what is asked for is taken
         ("model.likelihood_variance=0.01", "config"),  # also where it is the value of the file
         ("model.layer_overrides.1.lengthscale=1", "config"),
+        ("model.likelihood_variance_trainable=false", "config"),
         ("model=lv_gp", "config"),  # its file has first values of its own
         ("model.start=config", "config"),
     ],
