@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dgpbench.engine.platform  # noqa: F401  isort: skip  (before anything else starts TensorFlow)
+
 import numpy as np
 
 from dgpbench.errors import UserError

@@ -50,7 +50,13 @@ CASES = {
     "cvae": ["dataset=bimodal", "dataset.n=400", "model=cvae_50", "protocol.latent_samples=200"],
     "mdn": ["dataset=bimodal", "dataset.n=400", "model=mdn"],
     "classes_dgp2": ["classes", "model=dgp2", "model.num_inducing=15", "inference=fast"],
-    "classes_softmax": ["classes", "model=sgp", "model.num_inducing=15", "likelihood=softmax"],
+    "classes_softmax": [
+        "classes",
+        "model=sgp",
+        "model.num_inducing=15",
+        "likelihood=softmax",
+        "inference=fast",
+    ],
 }
 
 
