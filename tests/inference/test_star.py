@@ -16,8 +16,8 @@ from dgpbench.inference.star import MarginalisedStar, Star
 M, P = 3, 2
 
 
-def _model(words, N=6):
-    X, Y = data(N, D=P)
+def _model(words, N=6, outputs=1):
+    X, Y = data(N, D=P, P=outputs)
     model, values, _ = model_of(
         compose(["inference=fast", f"model.num_inducing={M}", *words]), X, Y, noise=0.3
     )
@@ -39,10 +39,10 @@ def _dense(values, depth):
     return values | {"hidden/q_root": root[order][:, order][None], cross: values[cross][..., order]}
 
 
-@pytest.mark.parametrize("words, depth", [(["model=dgp2"], 2), (["model=dgp3"], 3)])
-def test_it_is_the_joint_gaussian_with_the_other_covariances_zero(words, depth):
+@pytest.mark.parametrize("depth, outputs", [(2, 1), (3, 1), (4, 1), (3, 2)])
+def test_it_is_the_joint_gaussian_with_the_other_covariances_zero(depth, outputs):
     """Bound on the same noise, analytic; moments of the drawn u in the sampled one; KL."""
-    X, Y, model, values = _model(words)
+    X, Y, model, values = _model([f"model=dgp{depth}"], outputs=outputs)
     dense = _dense(values, depth)
     assert np.allclose(dense["hidden/q_root"], np.tril(dense["hidden/q_root"]))
     noise = tf.constant(np.random.RandomState(1).randn(model.noise_dim, 2 * len(X)))
