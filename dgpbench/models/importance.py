@@ -25,7 +25,8 @@ from dgpbench.gp.latent import log_prior
 from dgpbench.inference.base import Bound
 
 FIRST, EACH = 128, (32, 4)  # draws from the prior; of each stage: so many, and so many for each dimension
-STAGES, HALVINGS = 12, 25  # at most (25 gave the same densities of MNIST in twice the time); of the interval in which a power of weights is looked for
+STAGES = 12  # at most: 25 found the same densities of MNIST in twice the time (docs/densities.md)
+HALVINGS = 25  # of the interval in which a power of weights is looked for
 ENOUGH = 0.25  # share of a stage's draws that count, by their effective number
 SHARES = (0.8, 0.15, 0.05)  # of the proposal: the Gaussian found, the same 3 times as wide, the prior
 WIDER = (1.3, 9.0)  # factors on the covariance of the first two
