@@ -23,8 +23,9 @@ def picture(spec, units) -> Picture:
             part = data[data.metric == metric]
             for i, (name, line) in enumerate(part.groupby("dataset", sort=False)):
                 at = [alphas.index(a) + 0.03 * (i - len(sets) / 2) for a in line.alpha]
-                colour = theme["colours"][i % len(theme["colours"])]
-                place.plot(at, line["rank"], "o-", ms=4, lw=0.8, color=colour, label=name)
+                again, number = divmod(i, len(theme["colours"]))  # a colour comes again with another mark
+                style = {"color": theme["colours"][number], "marker": "os^"[again % 3], "ms": 4, "lw": 0.8}
+                place.plot(at, line["rank"], label=name, **style)
             mean = part.groupby("alpha")["rank"].mean()
             place.plot(range(len(alphas)), mean[alphas], "-", color=theme["ink"], lw=2.5, label="mean rank")
             place.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
