@@ -16,6 +16,7 @@ from typing import NamedTuple
 from dgpbench.report.cells import Cell
 from dgpbench.report.published import Published
 from dgpbench.report.rules import Summary, summarise
+from dgpbench.report.student import upper_tail
 from dgpbench.report.table import Table
 
 PRINTED_ZERO = 0.005  # an error printed as 0.00 is below this
@@ -33,10 +34,11 @@ class Gap(NamedTuple):
     freedom: float
 
     def within(self, k: int) -> bool:
-        from scipy.special import stdtrit
-
-        factor = float(stdtrit(self.freedom, NORMAL[k])) if math.isfinite(self.freedom) else float(k)
-        return abs(self.value) <= factor * self.error
+        if abs(self.value) <= k * self.error:  # the quantile of Student's t is never less
+            return True
+        if not math.isfinite(self.freedom) or not self.error:
+            return False
+        return upper_tail(abs(self.value) / self.error, self.freedom) >= 1.0 - NORMAL[k]
 
 
 def gap(ours: Summary, found: Published) -> Gap | None:
