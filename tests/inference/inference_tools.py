@@ -113,19 +113,20 @@ def evidence(values, X, Y, draws=40_000):
     return np.log(np.mean(np.exp(log_p)))
 
 
-def best_bound(bound, values, X, Y, parts):
-    """The largest value of a bound without noise over the parameters whose names hold one of `parts`."""
+def best_bound(bound, values, X, Y, parts, noise=None):
+    """The largest value of a bound, on the same noise or without any, over the parameters whose names hold
+    one of `parts`."""
     raw, (Xc, Yc) = tensors(bound, values), columns(X, Y)
     free = [n for n in raw if any(part in n for part in parts)]
     sizes = np.cumsum([raw[n].numpy().size for n in free])[:-1]
-    zero = tf.zeros((max(bound.noise_dim, 1), len(X)), tf.float64)
+    noise = tf.zeros((max(bound.noise_dim, 1), len(X)), tf.float64) if noise is None else tf.constant(noise)
 
     @tf.function
     def at(*moved):
         here = raw | dict(zip(free, moved, strict=True))
         with tf.GradientTape() as tape:
             tape.watch(moved)
-            value = lower_bound(bound, here, Xc, Yc, zero, num_data=len(X))
+            value = lower_bound(bound, here, Xc, Yc, noise, num_data=len(X))
         return value, tape.gradient(value, moved)
 
     def loss(flat):

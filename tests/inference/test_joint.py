@@ -4,15 +4,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from inference_tools import (
+    JITTER,
+    best_bound,
     columns,
     data,
     evidence,
     gradient_gap,
     mean_of_draws,
     model_of,
+    rbf,
     resumes_bitwise,
     tensors,
 )
+from scipy.stats import norm
 
 from dgpbench.config import compose
 from dgpbench.config.targets import create_method
@@ -21,6 +25,7 @@ from dgpbench.gp.likelihoods import LIKELIHOODS, Bernoulli
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.joint import Joint, Marginalised
+from dgpbench.inference.star import MarginalisedStar
 
 
 def _model(*words, N=6, D=2, P=1, noise=0.3):
@@ -112,10 +117,52 @@ def test_kl_of_the_assembled_gaussian():
     assert float(sum(found.values())) == pytest.approx(expected, rel=1e-10)
 
 
-def test_two_layers_are_below_the_evidence():
+@pytest.mark.parametrize("kind", [Marginalised, MarginalisedStar])
+def test_two_layers_are_below_the_evidence(kind):
     X, Y, model, values = _model("model=dgp2", "model.lengthscale=1.0", N=5, D=1)
-    found, error = mean_of_draws(Marginalised(model), _coupled(Joint(model), values), X, Y, 100)
+    found, error = mean_of_draws(kind(model), _coupled(kind(model), values), X, Y, 100)
     assert found + 4 * error < evidence(values, X, Y)
+
+
+@pytest.mark.parametrize("kind", [Marginalised, MarginalisedStar])
+def test_one_point_and_one_inducing_point_by_quadrature(kind):
+    """E over e and the noise of f_1 by Gauss-Hermite, over u_2 and f_2 in closed form; the bound at 20,000
+    quantiles of its noise."""
+    X, Y, model, values = _model("model=dgp2", "model.num_inducing=1", "model.lengthscale=1.0", N=1, D=1)
+    values = _coupled(kind(model), values)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    e, eps = np.meshgrid(nodes, nodes, indexing="ij")
+    white, s2 = (float(values[n]) for n in ("layer0/kernel/white/variance", "likelihood/variance"))
+    (m1,), (m2,) = values["layer0/q_mu"][0], values["layer1/q_mu"][0]
+    r1, c, r2 = (values[n].item() for n in ("hidden/q_root", "layer1/q_cross", "layer1/q_sqrt"))
+    Z, Z2 = values["layer0/Z"], values["layer1/Z"]
+    a = (rbf(values, Z, X) / np.sqrt(rbf(values, Z, Z) + white + JITTER)).item()
+    f1 = X.item() + a * (m1 + r1 * e) + np.sqrt(rbf(values, X, X).item() + white - a * a) * eps
+    a2 = rbf(values, f1.reshape(-1, 1), Z2, 1).reshape(f1.shape)
+    a2 /= np.sqrt(rbf(values, Z2, Z2, 1).item() + JITTER)
+    mean = a2 * (m2 + c * e)
+    var = rbf(values, Z2, Z2, 1).item() - a2**2 + (a2 * r2) ** 2
+    each = -0.5 * np.log(2 * np.pi * s2) - ((Y.item() - mean) ** 2 + var) / (2 * s2)
+    kl = sum(0.5 * (r * r + m * m - 1.0) - np.log(abs(r)) for r, m in ((r1, m1), (r2, m2))) + 0.5 * c * c
+    expected = (weights[:, None] * weights * each).sum() / (2 * np.pi) - kl
+    S = 20_000
+    bound, noise = kind(model, S), norm.ppf((np.arange(S) + 0.5) / S)[None]
+    rows = np.zeros((model.noise_dim, S))
+    rows[model.noise_rows(0)] = noise
+    raw = tensors(bound, values)
+    found = lower_bound(bound, raw, *columns(X, Y), tf.constant(rows), num_data=1, jitter=JITTER)
+    assert float(found) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_best_joint_bound_is_above_the_best_factorised_one():
+    """On the same noise, over all parameters of q: the factorised posteriors are among the joint ones."""
+    X, Y, model, values = _model("model=dgp2", "model.lengthscale=1.0", N=5, D=1)
+    noise = np.random.RandomState(2).randn(model.noise_dim, 40 * len(X))
+    factorised, joint = VI(model, 40), Marginalised(model, 40)
+    low = best_bound(factorised, factorised.initial(values), X, Y, ["/q_"], noise)
+    high = best_bound(joint, joint.initial(values), X, Y, ["/q_"], noise)
+    assert high > low + 0.01
 
 
 @pytest.mark.parametrize("kind", [Joint, Marginalised])
