@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from dgpbench.config.keys import config_key
+from dgpbench.config.keys import DATA_FIELDS, config_key
 from dgpbench.config.protocol import num_splits
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
@@ -62,6 +62,9 @@ class Variant:
     failed: int
 
 
+IDENTITY = ("name", "task", "train_rows")  # of keys.DATA_FIELDS: which data a record has; the others choose
+
+
 @lru_cache(maxsize=256)
 def _composed(place_words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -> dict:
     from dgpbench.config import compose
@@ -72,7 +75,8 @@ def _composed(place_words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -
 @lru_cache(maxsize=8192)
 def cell_key(words: tuple, config_dirs: tuple, dataset: tuple, data_hash: str) -> str:
     """The config_key of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
-    return config_key({**_composed(words, config_dirs), "dataset": dict(dataset)}, data_hash)
+    data = {name: list(v) if isinstance(v, tuple) else v for name, v in dataset}
+    return config_key({**_composed(words, config_dirs), "dataset": data}, data_hash)
 
 
 class Records:
@@ -85,11 +89,7 @@ class Records:
             record = unit.record
             self.by_key.setdefault(record["config_key"], []).append(unit)
             chosen = record["config"].get("dataset", {})
-            known = {
-                "name": record["dataset"],
-                "task": chosen.get("task"),
-                "train_rows": chosen.get("train_rows"),
-            }
+            known = {"name": record["dataset"], **{name: chosen.get(name) for name in IDENTITY[1:]}}
             data = self.datasets.setdefault(record["dataset"], {})
             data[tuple(known.values()), record["data_hash"]] = known
 
@@ -98,7 +98,8 @@ class Records:
         found = {}
         for (_, data_hash), dataset in self.datasets.get(place.dataset, {}).items():
             if data_hash:
-                key = cell_key(place.words, place.config_dirs, tuple(dataset.items()), data_hash)
+                data = tuple((dataset | _chosen(place)).items())
+                key = cell_key(place.words, place.config_dirs, data, data_hash)
                 if key in self.by_key:
                     found[data_hash] = key
         if len(found) < 2:
@@ -109,6 +110,19 @@ class Records:
     def _weight(self, key: str) -> tuple:
         records = [unit.record for unit in self.by_key[key]]
         return sum(r["status"] == "done" for r in records), max(r["finished"] for r in records)
+
+
+def _chosen(place: Place) -> dict:
+    """What a cell chooses of its dataset, such as dataset.per_class=2: by its words, by its experiment, or as
+    the dataset's file says."""
+    own = _composed(place.words, place.config_dirs)["dataset"]
+    named = {word.partition("=")[0].removeprefix("dataset.") for word in place.words}
+    if own["name"] != place.dataset:  # composed once for all datasets of a column
+        path = options("dataset", config_folders(place.config_dirs)).get(place.dataset)
+        facts = _facts(place.dataset, path) if path else {}
+        own = facts | {name: own[name] for name in named if name in own}
+    found = {name: own[name] for name in DATA_FIELDS if name in own and name not in IDENTITY}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in found.items()}
 
 
 def _stated_hash(place: Place) -> str | None:

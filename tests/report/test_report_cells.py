@@ -118,6 +118,27 @@ def test_a_single_split_table_takes_split_0_and_its_overrides():
     assert other.missing == [0]
 
 
+def test_what_is_chosen_of_a_dataset_belongs_to_the_cell():
+    """Rows of table 4.2 differ in dataset.per_class alone; one class of a set is no cell of all of them."""
+    name = "mnist_density_cvae_fixed"
+    found = [
+        unit(name, "mnist_images", 0, {"test_loglik": value}, overrides=[f"dataset.per_class={count}"])
+        for count, value in ((2, -100.0), (4, -40.0))
+    ]
+    words = ["dataset.per_class=256", "dataset.label=1"]
+    found.append(unit(name, "mnist_images", 0, {"test_loglik": 7.0}, overrides=words))
+    cells = table_of(found, "4.2").cells
+    shown = {
+        row: cells[row, "CVAE fixed test"].values for row, column in cells if column == "CVAE fixed test"
+    }
+    assert shown == {
+        "2 per class": {0: -100.0},
+        "4 per class": {0: -40.0},
+        "256 per class": {},
+        "512 per class": {},
+    }
+
+
 def test_an_experiment_that_does_not_exist_says_so_and_keeps_the_published_number():
     tree = {
         "title": "t",
