@@ -31,7 +31,7 @@ def comparison(table: Table) -> Grid:
             Entry(column),
             Entry(cell.count),
             replace(ours_entry(table, cell, ours, False), count=""),
-            published_entry(found, False, fmt),
+            published_entry(found, False, fmt, spec.minus_infinity),
             Entry(f"{gap.value:+{fmt}}", value=gap.value) if gap else Entry(),
             Entry(f"{gap.ratio:+.1f}", value=gap.ratio) if gap and gap.ratio is not None else Entry(),
             Entry(verdict(table, (row, column)) or ""),

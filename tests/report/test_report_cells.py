@@ -11,6 +11,7 @@ from dgpbench.config import config_key
 from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.cells import Records, cell_key
+from dgpbench.report.compare import comparison
 from dgpbench.report.load import load_tables, tables_of
 from dgpbench.report.missing import commands, run_command
 from dgpbench.report.table import build
@@ -137,6 +138,18 @@ def test_what_is_chosen_of_a_dataset_belongs_to_the_cell():
         "256 per class": {},
         "512 per class": {},
     }
+
+
+def test_a_table_without_minus_infinity_compares_with_the_number():
+    made = unit(
+        "mnist_density_cvae_opt",
+        "mnist_images",
+        0,
+        {"test_loglik": -1000.5},
+        overrides=["dataset.per_class=2"],
+    )
+    shown = [[entry.text for entry in line.entries] for line in comparison(table_of([made], "4.2")).lines]
+    assert [line[2:4] for line in shown if line[0] == "CVAE opt. test"] == [["-1000.5", "-1296.6"]]
 
 
 def test_an_experiment_that_does_not_exist_says_so_and_keeps_the_published_number():
