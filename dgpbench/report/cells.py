@@ -118,7 +118,7 @@ def _chosen(place: Place) -> dict:
     own = _composed(place.words, place.config_dirs)["dataset"]
     named = {word.partition("=")[0].removeprefix("dataset.") for word in place.words}
     if own["name"] != place.dataset:  # composed once for all datasets of a column
-        path = options("dataset", config_folders(place.config_dirs)).get(place.dataset)
+        path = _datasets(place.config_dirs).get(place.dataset)
         facts = _facts(place.dataset, path) if path else {}
         own = facts | {name: own[name] for name in named if name in own}
     found = {name: own[name] for name in DATA_FIELDS if name in own and name not in IDENTITY}
@@ -126,8 +126,13 @@ def _chosen(place: Place) -> dict:
 
 
 def _stated_hash(place: Place) -> str | None:
-    path = options("dataset", config_folders(place.config_dirs)).get(place.dataset)
+    path = _datasets(place.config_dirs).get(place.dataset)
     return _facts(place.dataset, path).get("data_sha256") if path else None
+
+
+@lru_cache(maxsize=8)
+def _datasets(config_dirs: tuple[str, ...]) -> dict[str, Path]:
+    return options("dataset", config_folders(config_dirs))
 
 
 @lru_cache(maxsize=256)
