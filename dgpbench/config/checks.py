@@ -28,6 +28,9 @@ from dgpbench.config.targets import create_method
 from dgpbench.errors import UserError
 
 OURS = "dgpbench."  # before the targets of the models that come with this package
+FIDELITIES = (
+    "dgpbench.models.mfdgp.MultiFidelity"  # GP layers by the levels of the data, not by `model.layers`
+)
 
 
 def validate(cfg: dict) -> None:
@@ -165,6 +168,10 @@ def _relations(cfg: dict) -> None:
             f"model.priors are for a sampler of hyperparameters, and inference={cfg['inference']['name']} is "
             "none; use inference=sgpmc or leave them out"
         )
+    if cfg["model"].get("kronecker") and (reason := _no_grid(cfg)):
+        raise UserError(
+            f"model.kronecker=true takes a grid apart that stays one, under an RBF kernel: {reason}"
+        )
     if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
         raise UserError("the budget is empty; set budget.steps or budget.seconds")
     if cfg["budget"].get("max_steps") and cfg["budget"]["growth"] == "none":
@@ -176,10 +183,22 @@ def _relations(cfg: dict) -> None:
         raise UserError(reason)
 
 
+def _no_grid(cfg: dict) -> str | None:
+    """What model.kronecker=true lacks."""
+    model, start = cfg["model"], cfg["inference"].get("start", {})
+    wanted = {
+        "model.inducing=grid": model["inducing"] == "grid",
+        "model.kernel=rbf": model["kernel"] == "rbf",
+        "inference=sgpmc inference.start.inducing=fixed": start.get("inducing") == "fixed",
+    }
+    missing = [setting for setting, is_set in wanted.items() if not is_set]
+    return f"set {' '.join(missing)}" if missing else None
+
+
 def _for_gps(cfg: dict) -> None:
-    """Refuse settings that our own models other than those of layers would ignore."""
+    """Refuse settings that our own models other than GPs trained by an inference would ignore."""
     model = cfg["model"]
-    if "layers" in model or not model["_target_"].startswith(OURS):
+    if "layers" in model or model["_target_"] == FIDELITIES or not model["_target_"].startswith(OURS):
         return
     given = {
         "inference.hyperparameters=fixed": cfg["inference"]["hyperparameters"] == "fixed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +20,9 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, groups, options
 from dgpbench.errors import UserError
 
+NAME = re.compile(r"[\w/@-]+(\.[\w@-]+)*")
 METHOD = ("inference._target_", "inference.name")  # of every method
+CSV = ("dataset.path", "dataset.target")
 FREE = (
     "model.layer_overrides",
     "model.options",
@@ -102,11 +105,7 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
         try:
             override = parser.parse_override(text)
         except HydraException as error:
-            reason = str(error).splitlines()[-2 if "See http" in str(error) else -1]
-            raise UserError(
-                f"cannot read '{text}' ({reason}); quote a value that holds special "
-                "characters: 'name=\"value\"'"
-            ) from None
+            raise UserError(f"cannot read '{text}'{_unreadable(text, str(error))}") from None
         name = override.key_or_group
         if override.is_sweep_override():
             raise UserError(f"'{text}' has several values; `dgpbench sweep {text}` runs each of them")
@@ -118,6 +117,23 @@ def _parse(overrides: list[str], folders: Sequence[Path]) -> tuple[list[str], li
         else:
             values.append((name, "++" + text if name.startswith(FREE) else text))
     return choices, values
+
+
+def _unreadable(text: str, reason: str) -> str:
+    """Why Hydra's grammar has no such override, in our words where the case is a common one."""
+    name, _, value = text.partition("=")
+    if not NAME.fullmatch(name):
+        return "; names are written like model or model.kernel, with no blank before ="
+    if value.startswith(",") or value.endswith(",") or ",," in value:
+        return f"; a list of values has no empty place: {name}=a,b"
+    if function := re.search(r"Unknown function '(\w+)'", reason):
+        return (
+            f"; {function[1]}(...) is not known here: lists are a,b,c or range(0,10), "
+            "and log(a,b), uniform(a,b) and int(a,b) are for dgpbench tune"
+        )
+    if value.startswith("range("):
+        return "; range(a,b) takes whole numbers"
+    return "; quote a value that holds special characters: 'name=\"value\"'"
 
 
 def plain_override(text: str) -> str:
@@ -181,6 +197,8 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
             )
         hint = did_you_mean(name, [*known, *groups(folders)])
         section = name.split(".")[0]
+        if name in CSV:
+            hint = f" of dataset={known['dataset.name']}; it is a field of your own file, with dataset=csv"
         if not hint and f"{section}.name" in known:
             hint = f" of {section}={known[f'{section}.name']}"
         raise UserError(f"unknown key '{name}'{hint}")

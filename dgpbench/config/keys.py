@@ -45,6 +45,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "model.output_mixing_trainable": True,
     "model.dropout": 0.0,
     "model.inducing": "kmeans",
+    "model.kronecker": False,
     "model.priors": {},
     "model.compat": None,
     "model.per_output": "none",

@@ -144,6 +144,7 @@ MODEL: dict[str, Field] = {
     "projection_scale": POSITIVE,
     "use_inputs": SWITCH,
     "inducing": _one_of("kmeans", "grid"),
+    "kronecker": SWITCH,
     "priors": Field(dict),
     "compat": _one_of("released", null=True),
     "start": _one_of("auto", "config", "data"),
@@ -172,6 +173,7 @@ _WHOLE_MODEL = (
         "start",
         "whiten",
         "inducing",
+        "kronecker",
         "priors",
     ),
 )

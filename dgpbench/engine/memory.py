@@ -11,7 +11,7 @@ KEPT = 6  # arrays of a sample that are kept for the gradient, for each that the
 
 def sample_bytes(bound: Bound, batch: int) -> int:
     """About what one of a bound's samples takes in a step: columns, and the M x M part where it is drawn."""
-    columns = batch * (max(bound.noise_dim, 1) + bound.input_dim + bound.target_dim)
+    columns = batch * (max(bound.noise_dim, 1) + bound.input_dim + bound.target_dim + bound.column_numbers)
     return NUMBER * KEPT * (columns + bound.drawn_numbers) * (bound.columns // bound.samples)
 
 

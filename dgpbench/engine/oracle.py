@@ -50,7 +50,7 @@ class TrainingOracle:
     def fused(self, function: Callable) -> Callable:
         spec = self.spec
         if not spec.xla or set(spec.forms or ()) != {"point"} or spec.bound.tallest > FUSED:
-            return lambda *args: function(self, *args)
+            return tf.function(lambda *args: function(self, *args), autograph=False)
         other = copy(self)
         other._within = "GPU" not in spec.device
         return tf.function(lambda *args: function(other, *args), jit_compile=True, autograph=False)

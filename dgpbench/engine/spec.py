@@ -52,8 +52,8 @@ class StepSpec:
     @property
     def chunks(self) -> list[int]:
         """Rows of a minibatch that go through the batch part together: all of them on a GPU, which has no
-        caches of a core to fit into and no threads to share out."""
-        if "GPU" in self.device:
+        caches of a core to fit into and no threads to share out, and where the bound wants them so."""
+        if "GPU" in self.device or not self.bound.divisible:
             return [self.batch]
         limit = min(self.chunk_rows, CHUNK_BYTES // (self.bound.tallest * self.batch_dtype.size))
         return chunk_sizes(self.batch, max(1, limit // self.bound.columns), self.threads)

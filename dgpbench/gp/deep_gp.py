@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from dgpbench.gp.flow import Flow
-from dgpbench.gp.likelihoods.base import Likelihood
+from dgpbench.gp.likelihoods.base import VARIANCE_FLOOR, Likelihood
 from dgpbench.gp.likelihoods.continuous import Gaussian
 from dgpbench.gp.parameters import Constraint, below, scope
 from dgpbench.gp.preparation import Preparation, Whitened
@@ -165,7 +165,10 @@ def propagate(
     """
     flow = Flow(noise, w, K, joint, repeat, prepared.get("jitter"))
     *_, (layer, batch, H) = walk(model, prepared, X, flow)
-    return layer.conditional(batch, H)
+    mean, var = layer.conditional(batch, H)
+    if var.dtype == tf.float32:  # rounding can leave it below 0, and a bound without this grows by that
+        var = tf.maximum(var, VARIANCE_FLOOR[var.dtype])
+    return mean, var
 
 
 def mixed_outputs(

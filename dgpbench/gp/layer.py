@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from dgpbench.gp.fast import forms, joint, point
+from dgpbench.gp.fast import forms, grid, joint, point
 from dgpbench.gp.flow import Flow
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.parameters import LOWER, Constraint, below, scope
@@ -36,7 +36,8 @@ class GPLayer:
     """Static structure of a layer. `mean` is zero | identity | linear (x W, fixed or trained).
 
     `output_dim` counts the GPs. Where `mixed` is not 0 they are mixed linearly to that many outputs, P g(h),
-    and the mean function is added after the mixing (thesis 5.1.5).
+    and the mean function is added after the mixing (thesis 5.1.5). With `grid`, the points along each input,
+    Z is a grid, the kernel an RBF, and jitter stands on each factor of K_zz (fast/grid.py).
     """
 
     kernel: Kernel
@@ -44,6 +45,7 @@ class GPLayer:
     output_dim: int
     mean: str
     mixed: int = 0
+    grid: tuple[int, ...] = ()
     kind: ClassVar[str] = "gp"
     variational: ClassVar[tuple[str, ...]] = ("q_mu", "q_sqrt")  # parameters of q, by name or folder
     has_point: ClassVar[bool] = True  # whether the form of a q(u) without covariance is there (fast/point.py)
@@ -75,7 +77,14 @@ class GPLayer:
 
     def gram(self, p: Mapping[str, tf.Tensor], jitter) -> tf.Tensor:
         """K_zz (M, M) with jitter on its diagonal."""
+        if self.grid:
+            return grid.gram(grid.along(p["Z"], self.grid), *self.scales(p), jitter)
         return self._gram(self.kernel.prepare(scope(p, "kernel"), p["Z"]), p["Z"].dtype, jitter)
+
+    def scales(self, p: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        """Lengthscales and variance of a kernel that is one named part."""
+        own = scope(p, f"kernel/{self.kernel.names[0]}")
+        return own["lengthscales"], own["variance"]
 
     def _gram(self, kernel: dict, dtype, jitter) -> tf.Tensor:
         return self.kernel.gram(kernel) + jitter * tf.eye(self.num_inducing, dtype=dtype)
@@ -87,7 +96,7 @@ class GPLayer:
         no S."""
         q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
         kernel = self.kernel.prepare(scope(p, "kernel"), p["Z"])
-        Kzz = self._gram(kernel, p["Z"].dtype, how.jitter)
+        Kzz = self.gram(p, how.jitter) if self.grid else self._gram(kernel, p["Z"].dtype, how.jitter)
         if how.form == "point":
             return PreparedGP(kernel, point.make(Kzz, q.mean, how.compiled), *self._maps(p)), None
         form, watched = forms.make(how.form, Kzz, q, how.batch_dtype, how.natural)
@@ -174,6 +183,13 @@ def whiten_root(L: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
     side_by_side = tf.reshape(tf.transpose(R, (1, 0, 2)), (M, P * M))
     R = tf.reshape(whiten(L, side_by_side), (M, P, M))
     return tf.linalg.band_part(tf.transpose(R, (1, 0, 2)), -1, 0)
+
+
+@tf.custom_gradient
+def inner_products(G: tf.Tensor) -> tf.Tensor:
+    """G G^T (..., P, P) for G (..., P, K), with a gradient of one product where autodiff takes two."""
+    products = tf.matmul(G, G, transpose_b=True)
+    return products, lambda d: tf.matmul(d + tf.linalg.matrix_transpose(d), G)
 
 
 @tf.custom_gradient

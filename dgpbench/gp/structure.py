@@ -46,7 +46,8 @@ def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
             mixed = len(values[f"layer{i}/P"]) if f"layer{i}/P" in values else 0
             kernel = layer_kernel(settings, dim_in, inner=not last)
             kind = GPLayer if last or settings["per_output"] == "none" else SeparateLayer
-            layers.append(kind(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean, mixed))
+            grid = (round(M ** (1.0 / dim_in)),) * dim_in if settings["kronecker"] else ()
+            layers.append(kind(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean, mixed, grid))
     return DeepGP(tuple(reversed(layers)), likelihoods.from_values(cfg, values))
 
 

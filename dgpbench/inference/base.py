@@ -58,6 +58,7 @@ class Bound:
     whole: ClassVar[bool] = False
     evaluations: ClassVar[int] = 2  # of one step that have noise of their own
     drawn_numbers: ClassVar[int] = 0  # that `prepare` makes anew for each sample
+    column_numbers: ClassVar[int] = 0  # of a column, in arrays larger than those of inputs, noise and targets
     draws: ClassVar[int] = 1  # times that prediction prepares, where `prepare` draws from q
     whitened: ClassVar[bool] = True  # q(u) is relative to the prior, so that its KL depends on q alone
     exact: ClassVar[bool] = False  # the batch part is in float64 also under precision=mixed
@@ -92,6 +93,11 @@ class Bound:
         return max(self.model.layers[i].num_inducing for i in self.model.gps)
 
     @property
+    def divisible(self) -> bool:
+        """Whether the rows of a batch may go through the batch part in chunks."""
+        return True
+
+    @property
     def compiles(self) -> bool:
         """Whether XLA takes the batch part."""
         return True
@@ -106,6 +112,11 @@ class Bound:
     ) -> dict[str, np.ndarray]:
         """First values of parameters that each training row has; X (N, D), a sample of very many rows."""
         return {}
+
+    def on_rows(self, values: Mapping[str, np.ndarray], X: np.ndarray) -> Bound:
+        """The same bound for exactly these first values and training rows X (N, D), all of them in every
+        step: itself, unless it is cheaper for where they stand."""
+        return self
 
     def constraints(self) -> dict[str, Constraint]:
         """Of the parameters that are not free, by name."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def gp_layers_only(own: str, model: Mapping[str, Any]) -> str | None:
-    """Why a method named `own` that knows GP layers with a shared kernel only refuses a model; None where it
-    does not."""
-    if any_separate(model):
+def gp_layers_only(own: str, model: Mapping[str, Any], separate: bool = False) -> str | None:
+    """Why a method named `own` that knows GP layers only refuses a model; None where it does not. `separate`:
+    it takes layers with a kernel for each output."""
+    if not separate and any_separate(model):
         return f"inference={own} takes layers with one kernel for all outputs; set model.per_output=none"
     others = [kind for kind in model.get("layers", ()) if kind != "gp"]
     if not others:

@@ -122,73 +122,108 @@ class Marginalised(Joint):
     def compiles(self) -> bool:
         return False  # small Cholesky factors for each point
 
+    @property
+    def column_numbers(self) -> int:  # type: ignore[override]  # depends on the sizes here
+        """Half of the numbers of a^T R and a^T C: 2.5 to 2.8 such arrays were found in a step, not the six
+        that `engine/memory.py` reckons with."""
+        T, total = self.groups, self.model.layers[-1].output_dim * self.groups * self.group_size
+        for layer, place in zip(self.model.layers, self.places(), strict=False):
+            own = layer.output_dim // T
+            total += T * own * place.start + T * layer.num_inducing * own * (own + 1) // 2
+        return total // 2
+
     def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[Any, dict]:
         if numerics.num_data is None:
             return super().prepare(values, numerics, key, rows)
         copies = {name: fan_out(v, 3) for name, v in values.items()}
         for_gram, for_rest, for_kl = ({name: c[i] for name, c in copies.items()} for i in range(3))
-        places, layers, shape = self.places(), [], (self.groups, -1)
+        roots, layers = self.roots(for_rest), []
         for i, layer in enumerate(self.model.layers):
-            p, M = parameters.scope(for_rest, f"layer{i}"), layer.num_inducing
+            p = parameters.scope(for_rest, f"layer{i}")
             kernel = layer.kernel.prepare(parameters.scope(p, "kernel"), p["Z"])
             K = layer.gram(parameters.scope(for_gram, f"layer{i}"), numerics.jitter)
             part = {name: p[name] for name in ("q_mu", "q_sqrt", "W", "P") if name in p}
-            if i < self.last:
-                R = tf.reshape(for_rest["hidden/q_root"][:, places[i]], (*shape, M, self.group_size))
-            else:
-                R = tf.reshape(p["q_cross"], (-1, M, self.groups, self.group_size))
-                R = tf.transpose(R, (2, 0, 1, 3))
-            layers.append(part | {"kernel": kernel, "L": tf.linalg.cholesky(K), "R": R})
+            layers.append(part | {"kernel": kernel, "L": tf.linalg.cholesky(K), "R": roots[i]})
         likelihood = parameters.scope(for_rest, "likelihood")
         return {"likelihood": likelihood, "chain": tuple(layers), "kl": self.divergences(for_kl)}, {}
 
+    def roots(self, values) -> list[Any]:
+        """The rows of R of each hidden layer, and C, as `terms` reads them: (M, GPs, M_q) for each hidden GP
+        q, the columns of its e. GPs of the layer that stand before q are left out: R is lower triangular."""
+        layer_of = [i for i, layer in enumerate(self.model.layers[:-1]) for _ in range(layer.output_dim)]
+        sizes = [self.model.layers[i].num_inducing for i in layer_of]
+        columns = tf.split(values["hidden/q_root"][0], sizes, 1)  # K, M_q
+        cross = tf.split(values[f"layer{self.last}/q_cross"], sizes, 2)  # P, M, M_q
+        out: list[list[tf.Tensor]] = [[] for _ in self.model.layers]
+        for q, (column, of_last) in enumerate(zip(columns, cross, strict=True)):
+            _, *from_q = tf.split(column, [sum(sizes[:q]), *sizes[q:]], 0)
+            for i in range(layer_of[q], self.last):
+                out[i].append(tf.stack([R for R, j in zip(from_q, layer_of[q:], strict=True) if j == i], 1))
+            out[self.last].append(tf.transpose(of_last, (1, 0, 2)))
+        return [tuple(blocks) for blocks in out]
+
     def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
-        model, C, T = self.model, X.shape[1] * self.samples, self.groups
+        model = self.model
         H, Ys = tf.tile(X, (1, self.samples)), tf.tile(Y, (1, self.samples))
-        # of the GPs below, V V^T their covariance: V^-1 a^T R and V^-1 (f - mean)
-        basis = tf.zeros((T, C, 0, self.group_size), H.dtype)
-        eps = tf.zeros((T, C, 0, 1), H.dtype)
+        below: list[list[list[tf.Tensor]]] = []  # G of the layers below, whose GPs are their means + V eps
+        V = eps = tf.zeros((), H.dtype)
         for i, (layer, p) in enumerate(zip(model.layers, prepared["chain"], strict=True)):
             H, for_diagonal, for_mean = fan_out(H, 3)
             A = gp_layer.whiten(p["L"], layer.kernel.cross(p["kernel"], H))  # M, C
-            A, A_for_S, A_for_r, A_for_own = fan_out(A, 4)
+            A, A_for_r, A_for_own, *A_for_R = fan_out(A, 3 + len(p["R"]))
             mean = tf.matmul(p["q_mu"], A)  # P, C
             r = layer.kernel.diagonal(p["kernel"], for_diagonal) - tf.reduce_sum(tf.square(A_for_r), 0)
             r = tf.maximum(r, SMALLEST)  # 1, C
-            G, G_for_S, G_for_basis = fan_out(_through(p["R"], A_for_S), 3)  # T, C, GPs of a group, K
-            basis, for_new = fan_out(basis, 2)
-            W = fan_out(tf.matmul(G, basis, transpose_b=True), 3)  # T, C, GPs of a group, those below
-            shift = tf.matmul(W[0], eps)[..., 0]  # T, C, GPs of a group
+            # a^T R in blocks (C, GPs, M_q), as many copies of each as there are uses
+            G = [fan_out(_through(R, a), self.last + 1) for R, a in zip(p["R"], A_for_R, strict=True)]
+            if below:
+                V, for_W = fan_out(V, 2)
+                known = tf.concat([_covariance(G, others) for others in below], 1)  # C, GPs below, P
+                W = fan_out(tf.linalg.triangular_solve(for_W, known), 3)
+                mean += tf.transpose(tf.matmul(W[0], eps, transpose_a=True)[..., 0])
             if i == self.last:
-                mean += tf.transpose(tf.reduce_sum(shift, 0))
                 own = tf.einsum("pmk,mc->pkc", p["q_sqrt"], A_for_own)
-                known = _squares(G_for_S) - _squares(W[1])
-                var = r + tf.transpose(tf.reduce_sum(known, 0)) + tf.reduce_sum(tf.square(own), 1)
+                S = sum(tf.reduce_sum(tf.square(g.pop()), -1) for g in G) - tf.reduce_sum(tf.square(W[1]), 1)
+                var = r + tf.transpose(S) + tf.reduce_sum(tf.square(own), 1)
                 break
-            S = tf.matmul(G_for_S, G_for_S, transpose_b=True) - tf.matmul(W[1], W[1], transpose_b=True)
-            V = tf.linalg.cholesky(tf.linalg.set_diag(S, tf.linalg.diag_part(S) + tf.transpose(r)))
-            V, V_for_basis = fan_out(V, 2)
-            e = tf.reshape(noise[model.noise_rows(i)], (T, -1, C))
-            e = tf.transpose(e, (0, 2, 1))[..., None]  # T, C, GPs of a group, 1
-            shift += tf.matmul(V, e)[..., 0]
-            F = mean + tf.reshape(tf.transpose(shift, (0, 2, 1)), mean.shape)
-            new = tf.linalg.triangular_solve(V_for_basis, G_for_basis - tf.matmul(W[2], for_new))
-            basis, eps = tf.concat([basis, new], 2), tf.concat([eps, e], 2)
+            S = _covariance_among(G)  # C, P, P
+            if below:
+                S -= tf.matmul(W[1], W[1], transpose_a=True)
+            root = tf.linalg.cholesky(tf.linalg.set_diag(S, tf.linalg.diag_part(S) + tf.transpose(r)))
+            root, for_F = fan_out(root, 2)
+            e = tf.transpose(noise[model.noise_rows(i)])[..., None]  # C, P, 1
+            F = mean + tf.transpose(tf.matmul(for_F, e)[..., 0])
+            if below:
+                left = tf.concat([V, tf.linalg.matrix_transpose(W[2])], 1)
+                V = tf.concat([left, tf.pad(root, ((0, 0), (V.shape[1], 0), (0, 0)))], 2)
+                eps = tf.concat([eps, e], 1)
+            else:
+                V, eps = root, e
+            below.append(G)
             H = layer.with_mean(p, tf.matmul(p["P"], F) if layer.mixed else F, for_mean)
         own_noise = noise[model.likelihood_rows]
         return model.likelihood.variational_expectations(prepared["likelihood"], mean, var, Ys, own_noise)
 
 
 def _through(R: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
-    """A^T R (T, C, P, K) for R (T, P, M, K) and A (M, C), as one product."""
-    T, P, M, K = R.shape
-    wide = tf.reshape(tf.transpose(R, (2, 0, 1, 3)), (M, T * P * K))
-    out = tf.reshape(tf.matmul(A, wide, transpose_a=True), (-1, T, P, K))
-    return tf.transpose(out, (1, 0, 2, 3))
+    """A^T R (C, P, K) for R (M, P, K) and A (M, C), as one product."""
+    M, P, K = R.shape
+    return tf.reshape(tf.matmul(A, tf.reshape(R, (M, P * K)), transpose_a=True), (-1, P, K))
 
 
-def _squares(A: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.square(A), -1)
+def _covariance(G: list[list[tf.Tensor]], below: list[list[tf.Tensor]]) -> tf.Tensor:
+    """Sums over the e of all GPs, (C, GPs of a layer below, P) for a^T R of both; takes a copy of each."""
+    parts = [tf.matmul(b.pop(), g.pop(), transpose_b=True) for b, g in zip(below, G, strict=False)]
+    most = parts[0].shape[1]
+    return sum(tf.pad(part, ((0, 0), (most - part.shape[1], 0), (0, 0))) for part in parts)
+
+
+def _covariance_among(G: list[list[tf.Tensor]]) -> tf.Tensor:
+    """The same of a layer with itself, (C, P, P)."""
+    parts = [gp_layer.inner_products(g.pop()) for g in G]
+    most = parts[0].shape[1]
+    zeros = [most - part.shape[1] for part in parts]
+    return sum(tf.pad(part, ((0, 0), (n, 0), (n, 0))) for part, n in zip(parts, zeros, strict=True))
 
 
 class JointGaussian(DrawnMethod):

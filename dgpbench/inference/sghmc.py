@@ -77,7 +77,7 @@ class SGHMC(Method):
     }
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        if reason := gp_layers_only(self.settings["name"], model):
+        if reason := gp_layers_only(self.settings["name"], model, separate=True):
             return reason
         if model.get("output_gps"):
             return (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
     from dgpbench.gp import deep_gp, parameters
     from dgpbench.gp.deep_gp import DeepGP
+    from dgpbench.gp.fast import grid
+    from dgpbench.gp.kernels import stationary
 else:
     tf, deep_gp = lazy("tensorflow"), lazy("dgpbench.gp.deep_gp")
-    parameters = lazy("dgpbench.gp.parameters")
+    parameters, grid = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.fast.grid")
+    stationary = lazy("dgpbench.gp.kernels.stationary")
 
 Prior = tuple[str, tuple[float, ...]]  # family and arguments
 HYPER = -1  # key of the hyperparameters' part among the penalties of layers
@@ -54,9 +57,44 @@ def log_prior(prior: Prior, t: tf.Tensor) -> tf.Tensor:
 
 @dataclass(frozen=True)
 class LogPosterior(LogJoint):
-    """log p(theta) + log N(v; 0, I) + sum_n E log p(y_n | f_n), a density of v and log theta."""
+    """log p(theta) + log N(v; 0, I) + sum_n E log p(y_n | f_n), a density of v and log theta.
+
+    `held`: Z stays where it starts. Then rows on a grid, and those of one input, have a form of their own
+    (gp/fast/grid.py), where the kernel is an RBF.
+    """
 
     priors: tuple[tuple[str, Prior], ...] = ()  # by parameter
+    held: bool = False
+    places: grid.Grid | None = None
+
+    def on_rows(self, values: Mapping[str, np.ndarray], X: np.ndarray) -> LogPosterior:
+        layer = self.model.layers[0]
+        apart = isinstance(layer.kernel, stationary.RBF) and (layer.grid or layer.input_dim == 1)
+        if not (self.held and apart):
+            return self
+        return replace(self, places=grid.find(values["layer0/Z"], X))
+
+    @property
+    def tallest(self) -> int:
+        return max(map(len, self.places.Z)) if self.places else super().tallest
+
+    @property
+    def divisible(self) -> bool:
+        return self.places is None
+
+    def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[Any, dict]:
+        if self.places is None or numerics.forms != ("point",):
+            return super().prepare(values, numerics, key, rows)
+        p = parameters.scope(values, "layer0")
+        lengthscales, variance = self.model.layers[0].scales(p)
+        v, jitter = p["q_mu"], numerics.jitter
+        form = grid.make(self.places, v, lengthscales, variance, jitter, numerics.compiled)
+        return {"likelihood": parameters.scope(values, "likelihood"), "layer0": form}, {}
+
+    def moments(self, prepared, X, noise, *how, **named):
+        if self.places and isinstance(prepared["layer0"], grid.OnGrid):
+            return grid.moments(self.places, prepared["layer0"])
+        return super().moments(prepared, X, noise, *how, **named)
 
     def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """As they come: q_sqrt is that of the Gaussian approximation."""
@@ -143,7 +181,8 @@ class SGPMC(Method):
         return None
 
     def bound(self, model: DeepGP) -> LogPosterior:
-        return LogPosterior(model, priors=priors_of(self.cfg["model"].get("priors", {}), model))
+        held = self.settings["start"]["inducing"] == "fixed"
+        return LogPosterior(model, priors=priors_of(self.cfg["model"].get("priors", {}), model), held=held)
 
     def update(self, bound: Bound) -> Update:
         from dgpbench.inference.updates.chains import Chains

@@ -47,15 +47,21 @@ class MarginalisedStar(Marginalised):
         return True
 
     def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[Any, dict]:
-        """Those of joint.py with L^-1 in place of L, and R as one matrix (M, outputs T K) of its columns."""
+        """Those of joint.py with L^-1 in place of L."""
         prepared, rest = super().prepare(values, numerics, key, rows)
-        for p, place in zip(prepared.get("chain", ()), [*self.places(), None], strict=False):
-            L, R = p.pop("L"), p.pop("R")
+        for p in prepared.get("chain", ()):
+            L = p.pop("L")
             p["L^-1"] = gp_layer.whiten(L, tf.eye(L.shape[0], dtype=L.dtype))
-            if place is not None:
-                R = R[..., : place.stop]
-            p["R"] = tf.reshape(tf.transpose(R, (2, 1, 0, 3)), (R.shape[2], -1))
         return prepared, rest
+
+    def roots(self, values) -> list[Any]:
+        """R of each hidden layer, and C, as one matrix (M, outputs T K) of its columns that are not 0."""
+        out = []
+        for layer, place in zip(self.model.layers, self.places(), strict=False):
+            R = values["hidden/q_root"][:, place, : place.stop]  # T, M, columns
+            out.append(tf.reshape(tf.transpose(R, (1, 0, 2)), (layer.num_inducing, -1)))
+        C = values[f"layer{self.last}/q_cross"]  # P, M, T K
+        return [*out, tf.reshape(tf.transpose(C, (1, 0, 2)), (C.shape[1], -1))]
 
     def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
         model, C, T = self.model, X.shape[1] * self.samples, self.groups

@@ -13,6 +13,7 @@ import numpy as np
 
 from dgpbench.config.targets import load_class
 from dgpbench.errors import UserError, in_user_file
+from dgpbench.models.refusals import ANY, check_tasks
 
 if TYPE_CHECKING:
     from dgpbench.data.split import Split
@@ -82,12 +83,4 @@ def _built(kind: type, target: str, cfg: dict) -> Model:
 
 def check_task(model: Model, name: str, split: Split) -> None:
     """UserError where a model says that the split's task is not its own."""
-    tasks = getattr(model, "tasks", ("regression", "binary", "multiclass"))
-    if split.task in tasks:
-        return
-    better = {"regression": "linear, knn, sgp or dgp2", "counts": "sgp or dgp2"}
-    better = better.get(split.task, "logistic, knn, sgp or dgp2")
-    raise UserError(
-        f"model {name} is for {' and '.join(tasks)}; dataset {split.dataset} is {split.task}: use "
-        f"model={better}, or another dataset"
-    )
+    check_tasks(getattr(model, "tasks", ANY), name, split)

@@ -108,7 +108,8 @@ class GPModel:
                 "amortised"
             )
         full = batches.full and resident
-        update = self.method.update(self.bound)
+        bound = self.bound.on_rows(values, self._inputs(split.X_train)) if full else self.bound
+        update = self.method.update(bound)
         if update.needs_all_rows and not full:
             raise UserError(
                 f"{update.needs_all_rows} needs all training rows in each step and in memory; set "
@@ -116,7 +117,7 @@ class GPModel:
             )
         if update.reduced:
             run.note(update.reduced)
-        spec = step_spec(cfg, self.bound, update, raw, fixed, batches.batch, full, self.threads, self.device)
+        spec = step_spec(cfg, bound, update, raw, fixed, batches.batch, full, self.threads, self.device)
         trainer = get_trainer(spec)
         trainer.reset(
             raw,

@@ -30,7 +30,8 @@ HALVINGS = 25  # of the interval in which a power of weights is looked for
 ENOUGH = 0.25  # share of a stage's draws that count, by their effective number
 SHARES = (0.8, 0.15, 0.05)  # of the proposal: the Gaussian found, the same 3 times as wide, the prior
 WIDER = (1.3, 9.0)  # factors on the covariance of the first two
-NUMBERS = 10_000_000  # of the largest array
+NUMBERS = 10_000_000  # of the matrices of a block of rows, which shares its random numbers
+PIECE = 128  # draws whose matrices are factorised together
 LOG_2PI = math.log(2.0 * math.pi)
 
 
@@ -128,12 +129,26 @@ def log_mixed(mean, var, gram, seen, squares, outputs: int, noise) -> tf.Tensor:
     along = tf.matmul(gram, mean)
     error = squares - tf.reduce_sum(mean * (2.0 * seen - along), 0)
     root = tf.transpose(tf.sqrt(tf.maximum(var, 0.0)))  # C, G
-    W = tf.eye(gram.shape[0], dtype=mean.dtype) + root[:, :, None] * gram * root[:, None, :] / noise
-    L = tf.linalg.cholesky(W)
     b = root * tf.transpose(seen - along) / noise
-    explained = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(L, b[:, :, None])[:, :, 0]), 1)
-    log_det = outputs * tf.math.log(noise) + 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)), 1)
-    return -0.5 * (outputs * LOG_2PI + log_det + error / noise - explained)
+    eye = tf.eye(gram.shape[0], dtype=mean.dtype)
+
+    def factored(given) -> tf.Tensor:
+        root, b = given
+        L = tf.linalg.cholesky(eye + root[:, :, None] * gram * root[:, None, :] / noise)
+        explained = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(L, b[:, :, None])[:, :, 0]), 1)
+        return explained - 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)), 1)
+
+    found = _in_pieces(factored, (root, b), error.shape[0])
+    return -0.5 * (outputs * (LOG_2PI + tf.math.log(noise)) + error / noise - found)
+
+
+def _in_pieces(function: Callable, given: tuple[tf.Tensor, ...], count: int) -> tf.Tensor:
+    """function(given) (C,) of arrays with C rows, PIECE at a time: its matrices stay in the cache."""
+    pieces = -(-count // PIECE)
+    padding = ((0, pieces * PIECE - count), (0, 0))
+    cut = tuple(tf.reshape(tf.pad(A, padding), (pieces, PIECE, -1)) for A in given)
+    out = tf.map_fn(function, cut, fn_output_signature=given[0].dtype, parallel_iterations=1)
+    return tf.reshape(out, (-1,))[:count]
 
 
 # ---- proposals ------------------------------------------------------------------------------------------

@@ -57,5 +57,5 @@ class MultiFidelity(GPModel):
         highest = len(self.model.layers) - 1
         if not np.isin(level, np.arange(highest + 1)).all():
             bad = level[~np.isin(level, np.arange(highest + 1))][0]
-            raise UserError(f"level {bad:g} of a row to predict is none of 0 to {highest}")
+            raise UserError(f"level {bad:g} of a row to predict is none of 0 to {highest}; give one of these")
         return super().predict(X, samples, seed)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import Trainer
+from dgpbench.gp.deep_gp import prepare, propagate
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.gp.start import build
 from dgpbench.inference.base import Numerics
@@ -138,3 +139,21 @@ def test_mixed_training_ends_at_the_float64_bound(optimiser):
         ends[precision] = trainer.run(800, np.zeros((200, 0), np.int32))["bound_mean"]
     start = _trainer("float64", optimiser=optimiser).run(0, np.zeros((1, 0), np.int32))["bound_mean"]
     assert abs(ends["mixed"] - ends["float64"]) < 1e-3 * abs(ends["float64"] - start)
+
+
+@pytest.mark.parametrize("form", ["white", "half"])
+def test_a_variance_that_rounding_leaves_below_zero_is_none(form):
+    """One input, close inducing points, a q(u) that is sure: a bound must not grow by a negative variance."""
+    X = np.linspace(-1, 1, 400)[:, None]
+    one = {"layers": ["gp"], "num_inducing": 100, "lengthscale": 1.0}
+    model, values, _, _ = build({"model": MODEL | one}, X, X, 0)
+    values["layer0/q_sqrt"] = 1e-3 * np.eye(100)[None]
+    tensors = {name: tf.constant(v) for name, v in values.items()}
+    x, none = tf.constant(X.T, tf.float32), tf.zeros((0, 400))
+    prepared, _ = prepare(model, tensors, tf.constant(1e-6, tf.float64), (form,), tf.float32)
+    prepared = tf.nest.map_structure(lambda t: tf.cast(t, tf.float32), prepared)
+    _, rounded = model.layers[0].conditional(prepared["layer0"], x)
+    assert tf.reduce_min(rounded) < 0.0
+    assert tf.reduce_min(propagate(model, prepared, x, none)[1]) > 0.0
+    exact, _ = prepare(model, tensors, tf.constant(1e-6, tf.float64))
+    assert tf.reduce_min(propagate(model, exact, tf.constant(X.T), tf.cast(none, tf.float64))[1]) > 0.0

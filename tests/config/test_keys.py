@@ -80,6 +80,7 @@ LATER = {  # fields that came after the first keys: left out while they have thi
     "protocol.test_rows": None,
     "protocol.train_rows": None,
     "model.inducing": "kmeans",
+    "model.kronecker": False,
     "model.priors": {},
     "model.latent_dim": 1,
     "model.latent_scale": 1,

@@ -39,9 +39,14 @@ def tasks(model: str) -> tuple[str, ...]:
     return getattr(found, "tasks", ("regression", "binary", "multiclass"))
 
 
+def small_fields(model: str) -> list[str]:
+    """Few inducing points and samples, for models that have such."""
+    small = {"num_inducing": 5, "kept": 2}
+    return [f"model.{name}={value}" for name, value in small.items() if name in model_fields(model)]
+
+
 def config(model: str, *overrides: str) -> dict:
-    gp = ["model.num_inducing=5"] if "num_inducing" in model_fields(model) else []
-    return compose([f"model={model}", *SMALL, *gp, *overrides])
+    return compose([f"model={model}", *SMALL, *small_fields(model), *overrides])
 
 
 @lru_cache

@@ -3,7 +3,7 @@ and what each kind of bad input is answered."""
 
 import numpy as np
 import pytest
-from small_runs import SMALL, model_fields, tasks
+from small_runs import SMALL, small_fields, tasks
 
 from dgpbench.config import compose
 from dgpbench.config.tree import options
@@ -26,10 +26,9 @@ def unit_config(folder, model, classes=3, *overrides):
     names = np.array(["red", "green", "blue"])
     file.write_text("a,b,kind\n" + "\n".join(f"{p},{q},{names[c]}" for (p, q), c in zip(X, y, strict=True)))
     paths = [f"paths.results={folder / 'results'}", f"paths.datasets={folder / 'data'}", "paths.mirror=null"]
-    gp = ["model.num_inducing=5"] if "num_inducing" in model_fields(model) else []
     task = "binary" if classes == 2 else "multiclass"
     data = ["dataset=csv", f"dataset.path={file}", "dataset.target=kind", f"dataset.task={task}"]
-    return compose([f"model={model}", *SMALL, *gp, *paths, *data, *overrides])
+    return compose([f"model={model}", *SMALL, *small_fields(model), *paths, *data, *overrides])
 
 
 UNITS = [(model, classes) for model in MODELS for classes in (2, 3)]

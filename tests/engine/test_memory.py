@@ -39,3 +39,11 @@ def test_drawn_inducing_outputs_count():
     words = ["model=dgp2", "model.num_inducing=10", "precision=float64", "threads=1"]
     assert _bound([*words, "inference=locations"]).drawn_numbers == 300
     assert _bound([*words, "inference=dsvi"]).drawn_numbers == 0
+
+
+def test_arrays_of_the_joint_gaussian_count():
+    """Two hidden GPs, M = 10: a^T R has 2 + 1 blocks of 10 numbers, or 2 without covariances; a^T C 20."""
+    words = ["model=dgp2", "model.num_inducing=10", "precision=float64", "threads=1"]
+    assert _bound([*words, "inference=joint"]).column_numbers == (30 + 20) // 2
+    assert _bound([*words, "inference=star"]).column_numbers == (20 + 20) // 2
+    assert _bound([*words, "inference=joint", "inference.estimator=sampled"]).column_numbers == 0

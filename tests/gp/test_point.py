@@ -13,7 +13,7 @@ def gram(M):
     return np.exp(-0.5 * (Z - Z.T) ** 2 / 0.3) + 1e-3 * np.eye(M)
 
 
-@pytest.mark.parametrize("M", [1, 5, 33, 70])  # a leaf, and halves of which one is a single row
+@pytest.mark.parametrize("M", [1, 2, 5, 6, 33, 70])  # a leaf, and halves of which one is a single row
 def test_elimination_gives_the_inverse_factor(M):
     K = gram(M)
     found = tf.function(elimination.inverse_cholesky, jit_compile=True, autograph=False)(tf.constant(K))

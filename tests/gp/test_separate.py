@@ -12,9 +12,11 @@ from dgpbench.gp.deep_gp import DeepGP, prepare, propagate
 from dgpbench.gp.kernels import parse
 from dgpbench.gp.parameters import scope, unconstrain
 from dgpbench.gp.separate import SeparateLayer
+from dgpbench.inference.alpha import PowerEP
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
+from dgpbench.inference.sghmc import LogJoint
 
 N, D, M, P = 30, 3, 8, 3
 
@@ -36,15 +38,29 @@ def _deep(own, *more):
     return model, values, fixed
 
 
-def _fast(model, raw, X, Y, noise, form, dtype=tf.float64):
+def _fast(bound, raw, chunks, form, dtype=tf.float64, natural=()):
+    """Value, gradients and natural pairs of 7 N rows of which `chunks` are a batch."""
+    jitter, num_data = (tf.constant(v, tf.float64) for v in (1e-6, 7.0 * N))
+    numerics = Numerics(jitter, (form,) * 2, dtype, natural, num_data)
+    weight, term = tf.constant(7.0, tf.float64), batch_term(bound)
+    return value_and_gradients(bound, raw, chunks, weight, term, numerics, trainable=list(raw))
+
+
+def _halves(X, Y, noise, dtype=tf.float64):
     half = N // 2
     parts = [(slice(0, half), 0), (slice(half, N), half)]
-    chunks = [
+    return [
         tuple(tf.cast(A[:, part], dtype) for A in (X, Y, noise)) + (tf.constant(at),) for part, at in parts
     ]
-    numerics = Numerics(tf.constant(1e-6, tf.float64), (form,) * 2, dtype, (0, 1))
-    weight, term = tf.constant(7.0, tf.float64), batch_term(VI(model))
-    return value_and_gradients(VI(model), raw, chunks, weight, term, numerics, trainable=list(raw))
+
+
+def _copies_add_up(d_ours, d_shared):
+    """Gradients of the copies add up to that of the shared one."""
+    assert d_ours.keys() == d_shared.keys()
+    for name, gradient in d_ours.items():
+        extra = gradient.shape.rank - d_shared[name].shape.rank
+        total = tf.reduce_sum(gradient, 0) if extra else gradient
+        np.testing.assert_allclose(total, d_shared[name], rtol=1e-8, atol=1e-8, err_msg=name)
 
 
 @pytest.mark.parametrize("own", ["kernel", "all"])
@@ -52,21 +68,43 @@ def _fast(model, raw, X, Y, noise, form, dtype=tf.float64):
 def test_equal_kernels_are_the_shared_layer(own, form):
     """Bound, natural gradients, and gradients: those of the copies add up to that of the shared one."""
     rng = np.random.RandomState(2)
-    X, Y, noise = (tf.constant(rng.randn(k, N)) for k in (D, 1, D))
+    chunks = _halves(*(tf.constant(rng.randn(k, N)) for k in (D, 1, D)))
     results = []
     for kind in ("none", own):
         model, values, _ = _deep(kind, "model.kernel=matern52")
-        results.append(_fast(model, _tensors(values, model), X, Y, noise, form))
+        results.append(_fast(VI(model), _tensors(values, model), chunks, form, natural=(0, 1)))
     (shared, d_shared, n_shared), (ours, d_ours, n_ours) = results
     assert float(ours) == pytest.approx(float(shared), rel=1e-11)
-    assert d_ours.keys() == d_shared.keys()
-    for name, gradient in d_ours.items():
-        extra = gradient.shape.rank - d_shared[name].shape.rank
-        total = tf.reduce_sum(gradient, 0) if extra else gradient
-        np.testing.assert_allclose(total, d_shared[name], rtol=1e-8, atol=1e-8, err_msg=name)
+    _copies_add_up(d_ours, d_shared)
     for i in (0, 1):
         for mine, theirs in zip(n_ours[i], n_shared[i], strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-8, atol=1e-8)
+
+
+OTHERS = {
+    "tied": lambda model: PowerEP(model, 2, 0.5),
+    "simplified": lambda model: PowerEP(model, 2, 0.5, tied=False),
+    "expected": LogJoint,
+    "marginal": lambda model: LogJoint(model, marginal=True),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("form", ["half", "quad"])
+def test_equal_kernels_under_power_ep_and_a_sampled_point(name, form):
+    """Cavities (S - I is given) and points (S = 0): value and gradients of the shared layer."""
+    rng = np.random.RandomState(2)
+    results = []
+    X, Y = (tf.constant(rng.randn(k, N)) for k in (D, 1))
+    for kind in ("none", "all"):
+        model, values, _ = _deep(kind, "model.kernel=matern52")
+        bound = OTHERS[name](model)
+        raw = {n: tf.constant(v) for n, v in unconstrain(bound.initial(values), model.constraints()).items()}
+        noise = tf.constant(np.random.RandomState(3).randn(model.noise_dim, bound.samples * N))
+        results.append(_fast(bound, raw, [(X, Y, noise, tf.constant(0))], form))
+    (shared, d_shared, _), (ours, d_ours, _) = results
+    assert float(ours) == pytest.approx(float(shared), rel=1e-10)
+    _copies_add_up(d_ours, d_shared)
 
 
 def _different(own):
@@ -148,8 +186,9 @@ def test_mixed_precision_keeps_the_gradient():
     X, Y, noise = (tf.constant(rng.randn(k, N)) for k in (D, 1, D))
     model, values, _ = _deep("all")
     raw = _tensors(values, model)
-    exact, d_exact, _ = _fast(model, raw, X, Y, noise, "half")
-    mixed, d_mixed, _ = _fast(model, raw, X, Y, noise, "half", tf.float32)
+    exact, d_exact, _ = _fast(VI(model), raw, _halves(X, Y, noise), "half")
+    halves = _halves(X, Y, noise, tf.float32)
+    mixed, d_mixed, _ = _fast(VI(model), raw, halves, "half", tf.float32)
     assert float(mixed) == pytest.approx(float(exact), rel=1e-5)
     for name, gradient in d_exact.items():
         scale = float(tf.norm(gradient)) + 1e-6
@@ -173,7 +212,7 @@ def test_trained_linear_mean_starts_as_the_identity():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["inference=alpha"], "set model.per_output=none"),
+        (["inference=locations", "precision=float64"], "set model.per_output=none"),
         (["inference=joint", "precision=float64"], "set model.per_output=none"),
         (["inference=iwvi", "model=lv_gp_gp"], "set model.per_output=none"),
     ],

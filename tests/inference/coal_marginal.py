@@ -15,7 +15,7 @@ from dgpbench.inference.mixing import effective_samples
 from dgpbench.store import read
 from dgpbench.store.scan import scan
 
-DRAWS, GRID = 400, 31
+DRAWS, GRID = 400, 31  # of each evidence, and points along each axis
 PRIORS = stats.gamma(1.1, scale=10.0), stats.gamma(1.0, scale=1 / 0.3)
 
 
@@ -46,11 +46,11 @@ def log_evidence(K, Y, b, noise):
     return log_w.max() + np.log(w.mean()), w.sum() ** 2 / (w**2).sum()
 
 
-def grid_moments(X, Y, b):
+def grid_moments(X, Y, b, draws=DRAWS, points=GRID):
     """Mean and deviation of log theta (2,) over the grid, and the fewest effective draws where it matters."""
-    noise = np.random.RandomState(0).randn(len(Y), DRAWS)
-    axes = np.linspace(0.0, 5.0, GRID), np.linspace(-4.0, 4.0, GRID)
-    log_p, effective = np.empty((GRID, GRID)), np.empty((GRID, GRID))
+    noise = np.random.RandomState(0).randn(len(Y), draws)
+    axes = np.linspace(0.0, 5.0, points), np.linspace(-4.0, 4.0, points)
+    log_p, effective = np.empty((points, points)), np.empty((points, points))
     for i, t in enumerate(axes[0]):
         unit = np.exp(-0.5 * (X[:, None] - X) ** 2 / np.exp(2 * t))
         for j, s in enumerate(axes[1]):

@@ -105,6 +105,37 @@ def test_bound_with_counts(method):
     assert abs(found - expected) < 4 * np.hypot(error, own)
 
 
+class _Nodes:
+    """Normals that are given: first those of u, then those of f."""
+
+    def __init__(self, *normals):
+        self.normals = list(normals)
+
+    def randn(self, count):
+        return np.full(count, self.normals.pop(0))
+
+
+@pytest.mark.parametrize("method", ["locations", "global_inducing"])
+def test_one_point_and_one_inducing_point_by_quadrature(method):
+    """Over the drawn u_1 and f_1 by Gauss-Hermite, u_2 and f_2 in closed form; the bound by its draws."""
+    cfg = compose([*WORDS, f"inference={method}", "model.num_inducing=1"])
+    X, Y = data(1)
+    structure, values, _ = model_of(cfg, X, Y, noise=0.3)
+    bound = create_method(cfg).bound(structure)
+    values, s2 = bound.initial(values), 0.3
+    values["layer0/q_mu"] = values["layer0/q_mu"] + 0.2
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    expected = 0.0
+    for e, w_e in zip(nodes, weights, strict=True):
+        for eps, w in zip(nodes, weights, strict=True):
+            mean, var, kl = outputs(method, values, X, _Nodes(e, eps))
+            fit = -0.5 * np.log(2 * np.pi * s2) - ((Y.T - mean) ** 2 + var).item() / (2 * s2)
+            expected += w_e * w * (fit - kl) / (2 * np.pi)
+    found, error = mean_of_draws(bound, values, X, Y, 1000)
+    print(found, error, expected)
+    assert abs(found - expected) < 4 * error and error < 0.1
+
+
 def _at_zero(values, layer, Z, m, S):
     """Mean and variance of a layer at 0 for u ~ N(m, S)."""
     white = float(values.get(f"layer{layer}/kernel/white/variance", 0.0))

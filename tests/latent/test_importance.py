@@ -28,13 +28,13 @@ def _close(terms, exact):
 
 
 def test_mixed_outputs_by_woodburys_identity():
-    rng = np.random.RandomState(0)
-    P, m, v, y, s2 = rng.randn(7, 3), rng.randn(3, 4), rng.rand(3, 4), rng.randn(7, 4), 0.3
+    rng, C = np.random.RandomState(0), importance.PIECE + 2
+    P, m, v, y, s2 = rng.randn(7, 3), rng.randn(3, C), rng.rand(3, C), rng.randn(7, C), 0.3
     given = (tf.constant(a) for a in (m, v, P.T @ P, P.T @ y, (y**2).sum(0)))
     found = importance.log_mixed(*given, 7, tf.constant(s2, tf.float64))
     exact = [
         multivariate_normal.logpdf(y[:, i], P @ m[:, i], P @ np.diag(v[:, i]) @ P.T + s2 * np.eye(7))
-        for i in range(4)
+        for i in range(C)
     ]
     np.testing.assert_allclose(found, exact, rtol=1e-10)
 

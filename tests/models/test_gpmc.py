@@ -8,10 +8,11 @@ from test_classics import context, data, kernel
 from dgpbench.config import compose
 from dgpbench.data import Split
 from dgpbench.errors import UserError
+from dgpbench.inference.mixing import effective_samples
 from dgpbench.models.base import create
 
 VALUES = ["model.kernel_variance=1.3", "model.lengthscale=0.7", "model.likelihood_variance=0.3"]
-CHAIN = ["model.kept=2000", "model.step=0.2", "model.leapfrog=8"]
+CHAIN = ["model.step=0.2", "model.leapfrog=8"]
 FIXED = ["model.priors={lengthscale: null, kernel_variance: null, likelihood_variance: null}"]
 
 
@@ -30,7 +31,7 @@ def within(chain, mean, sd, effective):
 def test_functions_of_a_conjugate_model():
     """Hyperparameters fixed: f at the rows and y at new ones are those of the exact GP."""
     X, Y = data(6)
-    model, trained = fit(X, Y, 900, *FIXED, "model.chains=1", "model.burn_in=0.2")
+    model, trained = fit(X, Y, 900, *FIXED, "model.chains=1", "model.burn_in=0.2", "model.kept=720")
     v, mixed = model.values, trained["checks"]["chains"]
     assert mixed["effective"] > 500 and mixed["rhat"] < 1.01 and 0.6 < mixed["accepted"] < 1.0
     K = kernel(v, X, X) + 1e-6 * np.eye(6)
@@ -47,6 +48,23 @@ def test_functions_of_a_conjugate_model():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("N", "leapfrog"), [(20, 6), (200, 10)])
+def test_whitened_outputs_of_a_conjugate_model(N, leapfrog):
+    """Hyperparameters fixed: each coordinate of v, a thousand effective samples. The noise grows with the
+    rows, so that no coordinate is much narrower than another, and a trajectory is a quarter of a period."""
+    (X, Y), noise, steps = data(N), 0.2 * N, 2000
+    own = [f"model.likelihood_variance={noise}", "model.start_steps=20", "model.accept=0.97"]
+    chain = ["model.chains=1", "model.burn_in=0.1", "model.kept=1800", f"model.leapfrog={leapfrog}"]
+    model, trained = fit(X, Y, steps, *FIXED, *own, *chain)
+    L = np.linalg.cholesky(kernel(model.values, X, X) + 1e-6 * np.eye(N))
+    S = np.linalg.inv(np.eye(N) + L.T @ L / noise)
+    V = model.values["draws/V"][:, :, 0]
+    effective = effective_samples(V[None])
+    assert effective.min() > 1000 and trained["checks"]["chains"]["rhat"] < 1.02
+    within(V, S @ L.T @ Y[:, 0] / noise, np.sqrt(np.diag(S)), effective)
+
+
+@pytest.mark.slow
 def test_the_lengthscale_has_its_marginal():
     """Prior times evidence of the exact GP on a grid."""
     X, Y = data(8)
@@ -56,6 +74,7 @@ def test_the_lengthscale_has_its_marginal():
         800,
         "model.chains=1",
         "model.burn_in=0.2",
+        "model.kept=640",
         "model.leapfrog=16",
         "model.priors.kernel_variance=null",
         "model.priors.likelihood_variance=null",
@@ -102,6 +121,7 @@ def test_one_seed_one_chain_and_the_budget_shares_out():
         (["model.priors.lengthscale=[gamma,-1,2]"], "the shape of gamma must be a positive number"),
         (["model.burn_in=1"], "below 1"),
         (["model.kept=0"], "at least 1"),
+        (["budget.steps=100"], "budget.steps=100 leaves 50 samples behind model.burn_in=0.5, fewer than"),
     ],
 )
 def test_what_is_not_possible_is_said_in_one_line(overrides, says):

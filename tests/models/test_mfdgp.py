@@ -139,7 +139,7 @@ def test_it_beats_the_gp_of_the_highest_level_alone(tmp_path):
     words = ["model=mfdgp", "dataset=mf_sine", "dataset.n=200", "protocol.train_fraction=0.1", "threads=1"]
     cfg = compose([*words, "model.lengthscale=0.3", f"paths.datasets={tmp_path}", "engine.xla=false"])
     split = load_split(cfg)
-    model = _fit(cfg, split, 1200)
+    model = _fit(cfg, split, 2400)
     found = model.predict(split.X_test, 20, 0)
     error = np.sqrt(np.mean((found.mixture_mean() - split.Y_test) ** 2))
     high = split.X_train[:, 1] == 1
@@ -149,6 +149,11 @@ def test_it_beats_the_gp_of_the_highest_level_alone(tmp_path):
     gpflow.optimizers.Scipy().minimize(theirs.training_loss, theirs.trainable_variables)
     alone = np.sqrt(np.mean((theirs.predict_f(split.X_test[:, :1])[0].numpy() - split.Y_test) ** 2))
     assert error < 0.5 * alone
+    x = np.linspace(0.02, 0.98, 40)
+    low = np.stack([(x - split.x_mean[0]) / split.x_std[0], np.zeros(40)], 1)
+    truth = (np.sin(8 * np.pi * x) - split.y_mean) / split.y_std
+    below = model.predict(low, 20, 0).mixture_mean()[:, 0]
+    assert np.sqrt(np.mean((below - truth) ** 2)) < 0.1  # the level below is predicted as itself
     again = create(cfg)
     again.load_parameters(model.parameters())
     np.testing.assert_array_equal(again.predict(split.X_test, 20, 0).mean, found.mean)
@@ -161,6 +166,7 @@ def test_it_beats_the_gp_of_the_highest_level_alone(tmp_path):
     [
         (["dataset=step"], "needs a level for each row, dataset step has none"),
         (["dataset=mf_sine", "dataset.train_levels=highest"], "no training row has level 0"),
+        (["dataset=mf_sine", "likelihood=student_t"], "for one target with Gaussian noise"),
     ],
 )
 def test_what_it_cannot_take_is_said_in_one_line(words, says, tmp_path):
@@ -168,6 +174,16 @@ def test_what_it_cannot_take_is_said_in_one_line(words, says, tmp_path):
     with pytest.raises(UserError, match=says) as error:
         create(cfg).start(load_split(cfg), 0)
     assert "\n" not in str(error.value)
+
+
+def test_hyperparameters_may_be_held(tmp_path):
+    words = ["model=mfdgp", "dataset=mf_sine", "dataset.n=40", "dataset.lower=20", "model.num_inducing=5"]
+    words += ["inference=dsvi", "inference.hyperparameters=fixed", "engine.xla=false", "threads=1"]
+    cfg = compose([*words, f"paths.datasets={tmp_path}"])
+    split = load_split(cfg)
+    one, three = (_fit(cfg, split, steps).parameters() for steps in (1, 3))
+    moved = {name for name in one if not np.array_equal(one[name], three[name])}
+    assert moved == {name for name in one if "/q_" in name}
 
 
 def test_other_methods_are_refused():

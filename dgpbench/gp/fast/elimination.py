@@ -26,16 +26,23 @@ def inverse_cholesky(K: tf.Tensor) -> tf.Tensor:
 
 
 def _eliminated(K: tf.Tensor) -> tf.Tensor:
-    """The same by Gauss's elimination of [K I]: what becomes of I are the rows of L^-1, each still to be
-    divided by the root of its pivot."""
+    """The same by Gauss's elimination of [K I] in the place of K, two pivots at a time: column j of I takes
+    the place of column j of K, which is done with. Below the pivots then stand the rows of L^-1, each still
+    to be divided by the root of its pivot."""
     M = K.shape[0]
-    zero, rows = tf.zeros((), K.dtype), tf.range(M)
+    zero, one, rows = tf.zeros((), K.dtype), tf.ones((), K.dtype), tf.range(M)
 
-    def eliminate(j, W):  # W M, 2 M
-        row = W[j]
-        below = tf.where(rows > j, W[:, j] / row[j], zero)
-        return j + 1, W - below[:, None] * row
+    def below(j, column, pivot):
+        return tf.where(rows > j, column / pivot, zero)
 
-    both = tf.concat([K, tf.eye(M, dtype=K.dtype)], 1)
-    _, W = tf.while_loop(lambda j, _: j < M - 1, eliminate, (0, both), maximum_iterations=M - 1)
-    return W[:, M:] / tf.sqrt(tf.linalg.diag_part(W[:, :M]))[:, None]
+    def eliminate(i, W):  # W M, M
+        j, k = 2 * i, 2 * i + 1
+        first = below(j, W[:, j], W[j, j])
+        upper = tf.where(rows == j, W[j] + one, W[j])
+        row, column = W[k] - first[k] * upper, W[:, k] - first * upper[k]  # as the first pivot leaves them
+        second, lower = below(k, column, row[k]), tf.where(rows == k, row + one, row)
+        return i + 1, W - first[:, None] * upper - second[:, None] * lower
+
+    _, W = tf.while_loop(lambda i, _: i < M // 2, eliminate, (0, K), maximum_iterations=M // 2)
+    unit = tf.linalg.set_diag(tf.linalg.band_part(W, -1, 0), tf.ones((M,), K.dtype))
+    return unit / tf.sqrt(tf.linalg.diag_part(W))[:, None]

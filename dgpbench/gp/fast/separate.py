@@ -116,10 +116,13 @@ class Quad(NamedTuple):
 def make(
     form: str, Kzz: tf.Tensor, q: Whitened, batch_dtype: tf.DType
 ) -> tuple[Half | Quad, tuple[tf.Tensor, tf.Tensor]]:
-    """The form for K_zz (P, M, M) and a posterior by its root, and the tensors m and S - I that it was made
-    from; `white` and `half` are both Half."""
-    dtype = Kzz.dtype if form == "quad" else batch_dtype
-    C = outer_square(tf.cast(q.root, dtype)) - tf.eye(Kzz.shape[-1], dtype=dtype)
+    """The form for K_zz (P, M, M) and a posterior, and the tensors m and S - I that it was made from; `white`
+    and `half` are both Half."""
+    dtype, (P, M, _) = Kzz.dtype if form == "quad" else batch_dtype, Kzz.shape
+    if q.root is not None:
+        C = outer_square(tf.cast(q.root, dtype)) - tf.eye(M, dtype=dtype)
+    else:
+        C = -tf.eye(M, batch_shape=(P,), dtype=dtype) if q.excess is None else tf.cast(q.excess, dtype)
     if form == "quad":
         return Quad(*folding(Kzz, q.mean, C)), (q.mean, C)
     Linv, alpha, white = whitening(Kzz, q.mean, C)

@@ -35,7 +35,6 @@ class Likelihood:
     """
 
     name: ClassVar[str]
-    tasks: ClassVar[tuple[str, ...]] = ("regression",)
     log_concave: ClassVar[bool] = True
     fixed: ClassVar[tuple[str, ...]] = ()  # parameters that are not trained
     positive: ClassVar[tuple[str, ...]] = ()  # parameters that are scales, above a small floor

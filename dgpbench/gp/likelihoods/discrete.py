@@ -20,7 +20,6 @@ class Bernoulli(Likelihood):
 
     epsilon: float = 1e-3
     name = "bernoulli"
-    tasks = ("binary",)
     discrete = True
 
     @property
@@ -44,7 +43,6 @@ class BernoulliLogit(Likelihood):
     """p(y = 1 | f) = 1 / (1 + exp(-f)), labels 0 and 1."""
 
     name = "bernoulli_logit"
-    tasks = ("binary",)
     discrete = True
 
     def log_prob(self, p, F, Y) -> tf.Tensor:
@@ -63,7 +61,6 @@ class Poisson(Likelihood):
 
     bin_size: float = 1.0
     name = "poisson"
-    tasks = ("regression", "counts")
     fixed = ("bin_size",)
     discrete = True
 

@@ -17,7 +17,6 @@ class MultiClass(Likelihood):
     """What the two share: one column of labels, C functions."""
 
     classes: int = 2
-    tasks = ("binary", "multiclass")
     discrete = True
 
     def gps(self, targets: int) -> int:

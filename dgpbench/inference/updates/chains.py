@@ -72,23 +72,25 @@ class Chains(Update):
     def _sample(self, oracle: Oracle, batch: Batch) -> tf.Tensor:
         names, first = self._names(oracle.trainable), batch.step == self.start_steps
         centre = {name: oracle.raw[name].read_value() for name in (*names, ROOT)}
-        old = {name: self._state(oracle, batch, name, centre, first) for name in names}
+        old = tf.cond(
+            first,
+            lambda: {name: self._begin(oracle, batch, name, centre) for name in names},
+            lambda: {name: oracle.slots[f"chain/{name}"].read_value() for name in names},
+        )
         step_size = tf.where(
             first, tf.cast(oracle.rates["step"], centre[V].dtype), oracle.slots["step_size"].read_value()
         )
-        keys = tf.stack([oracle.key(batch, 1 + c) for c in range(self.chains)])
 
         def trajectory(oracle: Oracle, batch: Batch, centre, step_size, state, key):
             target = self._target(oracle, batch, names, centre)
             return self._trajectory(target, names, step_size, state, key)
 
         move = oracle.fused(trajectory)
-        moved, values, ratio, leapfrogs = tf.map_fn(
-            lambda one: move(batch._replace(rows=None), centre, step_size, *one),
-            (old, keys),
-            fn_output_signature=({name: centre[V].dtype for name in names}, *[centre[V].dtype] * 3),
-            parallel_iterations=self.chains,
-        )
+        each = []
+        for c in range(self.chains):
+            own = {name: state[c] for name, state in old.items()}
+            each.append(move(batch._replace(rows=None), centre, step_size, own, oracle.key(batch, 1 + c)))
+        moved, values, ratio, leapfrogs = tf.nest.map_structure(lambda *parts: tf.stack(parts), *each)
         chance = tf.exp(tf.minimum(ratio, 0.0))
         counts = (chance, tf.cast(ratio < DIVERGENT, chance.dtype), leapfrogs, tf.ones_like(chance))
         state = self._tuned(oracle, batch, step_size, tf.reduce_mean(chance))
@@ -99,15 +101,13 @@ class Chains(Update):
         self._keep(oracle, batch, names, centre, moved, dict(zip(COUNTED, counts, strict=True)))
         return value
 
-    def _state(self, oracle: Oracle, batch: Batch, name: str, centre, first) -> tf.Tensor:
-        """States of one parameter in all chains; at first v ~ q(u), theta as the fit has left it."""
-        chain, at = oracle.slots[f"chain/{name}"].read_value(), centre[name]
-        begin = tf.broadcast_to(at, chain.shape)
-        if name == V:
-            key = oracle.key(batch, 0)
-            w = tf.random.stateless_normal(chain.shape, key, dtype=at.dtype, alg="philox")
-            begin = w if self.precondition else self._outputs(centre, w)
-        return tf.where(first, begin, chain)
+    def _begin(self, oracle: Oracle, batch: Batch, name: str, centre) -> tf.Tensor:
+        """First states of one parameter in all chains: v ~ q(u), theta as the fit has left it."""
+        at, shape = centre[name], oracle.slots[f"chain/{name}"].shape
+        if name != V:
+            return tf.broadcast_to(at, shape)
+        w = tf.random.stateless_normal(shape, oracle.key(batch, 0), dtype=at.dtype, alg="philox")
+        return w if self.precondition else self._outputs(centre, w)
 
     def _outputs(self, centre, w: tf.Tensor) -> tf.Tensor:
         """v = m + R w (..., P, M)."""

@@ -14,11 +14,10 @@ from scipy.special import ndtri
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.schema import COUNT, POSITIVE, SWITCH, Field
 from dgpbench.engine.platform import tf
-from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, Constraint, scope
-from dgpbench.models import importance, latent_density
+from dgpbench.models import importance, latent_density, refusals
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
 
@@ -101,8 +100,7 @@ class CVAE(NeuralModel):
         self.variance = option(cfg, "likelihood_variance", POSITIVE)
         later = {"model": later_defaults("model") | cfg["model"]}  # an older config has none of these
         self.dropout = option(later, "dropout", Field(float, low=0, below=1))
-        if self.dropout and not self.hidden:
-            raise UserError("model.dropout needs hidden units to drop; set model.hidden, e.g. [50], or 0")
+        refusals.dropout_of_hidden(cfg)
         self.fixed = (
             () if option(later, "likelihood_variance_trainable", SWITCH) else ("likelihood/variance",)
         )

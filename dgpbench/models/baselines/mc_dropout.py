@@ -15,10 +15,10 @@ from scipy.special import ndtri
 
 from dgpbench.config.schema import POSITIVE, Field
 from dgpbench.engine.platform import tf
-from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, Constraint, scope
+from dgpbench.models import refusals
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
 
@@ -78,10 +78,7 @@ class MCDropout(NeuralModel):
 
     def __init__(self, cfg: dict):
         self.hidden = hidden_sizes(cfg)
-        if not self.hidden:
-            raise UserError(
-                "model.hidden=[] leaves nothing to drop; give widths of hidden layers, e.g. [50,50]"
-            )
+        refusals.units_to_drop(cfg)
         self.rate = option(cfg, "rate", Field(float, above=0, below=1))
         self.decay = option(cfg, "decay", Field(float, low=0))
         self.variance = option(cfg, "likelihood_variance", POSITIVE)

@@ -12,10 +12,10 @@ import numpy as np
 
 from dgpbench.config.schema import COUNT
 from dgpbench.engine.platform import tf
-from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, scope
+from dgpbench.models import refusals
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
 from dgpbench.models.baselines.options import hidden_sizes, option
 
@@ -66,11 +66,7 @@ class MDN(NeuralModel):
         self.components = option(cfg, "components", COUNT)
         self.hidden = hidden_sizes(cfg)
         super().__init__(cfg)
-        if cfg["inference"]["samples"] != 1:
-            raise UserError(
-                f"inference.samples={cfg['inference']['samples']} is not possible with"
-                f" model={cfg['model']['name']}: its likelihood is exact; leave inference.samples at 1"
-            )
+        refusals.one_sample(cfg)
 
     def network(self, dim: int, outputs: int) -> MixtureDensityNetwork:
         return MixtureDensityNetwork(dim=dim, outputs=outputs, components=self.components, hidden=self.hidden)

@@ -8,18 +8,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import get_trainer
-from dgpbench.errors import UserError
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.base import Whole
 from dgpbench.inference.updates.adam import Adam
 from dgpbench.inference.variational import adam_rates
+from dgpbench.models import refusals
 
 PREDICT_COLUMNS = 100_000  # points times samples that pass through a network at once
 
@@ -61,8 +60,7 @@ class NeuralModel(ABC):
         self.threads = set_threads(cfg["threads"])
         self.device = choose_device(cfg["device"])
         self.values: dict[str, np.ndarray] = {}
-        if reason := create_method(cfg).refuses_network(cfg["model"]["name"]):
-            raise UserError(reason)
+        refusals.network(cfg)
 
     @abstractmethod
     def network(self, dim: int, outputs: int) -> Network:

@@ -21,6 +21,7 @@ from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.in_gpflow import to_gpflow, values_of
 from dgpbench.gp.likelihoods import in_gpflow
 from dgpbench.gp.parameters import below, scope
+from dgpbench.models import refusals
 from dgpbench.models.baselines.options import option
 from dgpbench.models.classics.lbfgs import maximise
 
@@ -36,16 +37,12 @@ class Classic(ABC):
 
     tasks: tuple[str, ...] = ("regression",)
     evidence_kind: ClassVar[str]  # what stands under `evidence` in the record
-    instead: ClassVar[str] = "model=sgpr, or sgp or gp (the IWVI paper's), which are sparse"  # for more rows
+    instead: ClassVar[str] = "model=sgp or gp (the IWVI paper's), for any number of rows, or sgpr"
 
     def __init__(self, cfg: dict):
         self.cfg, self.settings, self.name = cfg, cfg["model"], cfg["model"]["name"]
-        likelihood = cfg["likelihood"]["name"]
-        if self.tasks == ("regression",) and likelihood not in ("auto", "gaussian"):
-            raise UserError(
-                f"likelihood={likelihood} is not possible with model={self.name}, whose noise is Gaussian;"
-                " use model=vgp or sgp, or leave likelihood=auto"
-            )
+        if self.tasks == ("regression",):
+            refusals.gaussian_noise(cfg)
         self.frozen_steps = option(cfg, "frozen_steps", FROZEN) if "frozen_steps" in self.settings else 0
         self.threads = set_threads(cfg["threads"])
         self.device = choose_device(cfg["device"])
@@ -79,8 +76,8 @@ class Classic(ABC):
         if (needed := 8e-9 * self.numbers(split.n_train, gps)) > limit:
             most = bisect_right(range(split.n_train), limit, key=lambda n: 8e-9 * self.numbers(n, gps)) - 1
             raise UserError(
-                f"model={self.name} on {split.n_train:,} training rows needs about {needed:,.1f} GB;"
-                f" {most:,} rows fit in engine.memory_limit_gb={limit:g}: raise it, or use {self.instead}"
+                f"model={self.name} on {split.n_train:,} training rows needs about {needed:,.1f} GB; "
+                f"{most:,} rows fit in engine.memory_limit_gb={limit:g}: raise it, or use {self.instead}"
             )
         kernel = self._kernel(split.dim)
         to_gpflow(kernel, kernel.initial(1.0, 1.0, 1.0))  # refuses what GPflow lacks

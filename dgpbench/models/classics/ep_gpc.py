@@ -8,7 +8,7 @@ import numpy as np
 
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import tf
-from dgpbench.errors import UserError
+from dgpbench.models import refusals
 from dgpbench.models.classics import ep
 from dgpbench.models.classics.base import Classic
 
@@ -72,11 +72,7 @@ class EPGPC(Classic):
 
     def __init__(self, cfg: dict):
         super().__init__(cfg)
-        if (name := cfg["likelihood"]["name"]) not in ("auto", "bernoulli"):
-            raise UserError(
-                f"likelihood={name} is not possible with model={self.name}, whose link is the probit; use "
-                "likelihood=bernoulli, or model=vgp or sgp"
-            )
+        refusals.probit(cfg)
 
     def numbers(self, rows: int, gps: int) -> float:
         return 27.0 * rows**2  # measured: 26

@@ -15,10 +15,10 @@ from dgpbench.config.priors import check_priors
 from dgpbench.config.schema import COUNT, POSITIVE, Field
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import tf
-from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp.parameters import scope
 from dgpbench.inference.mixing import mixing
+from dgpbench.models import refusals
 from dgpbench.models.baselines.options import option
 from dgpbench.models.classics.base import Classic
 from dgpbench.models.classics.hmc import sample
@@ -51,13 +51,7 @@ class GPMC(Classic):
         super().__init__(cfg)
         self.own = {name: option(cfg, name, field) for name, field in FIELDS.items()}
         self.priors = check_priors(self.settings["priors"])
-        if cfg["budget"]["steps"] is None:
-            raise UserError(
-                "model=gpmc counts its burn-in in steps; set budget.steps, alone or with budget.seconds"
-            )
-        steps = cfg["budget"]["steps"]
-        self.burn_in = int(self.own["burn_in"] * steps)
-        self.thinning = max(1, (steps - self.burn_in) // self.own["kept"])
+        self.burn_in, self.thinning = refusals.burn_in_and_thinning(cfg)
 
     def numbers(self, rows: int, gps: int) -> float:
         return 14.0 * rows**2 + 3.0 * self.own["chains"] * self.own["kept"] * rows * gps

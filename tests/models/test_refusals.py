@@ -1,0 +1,19 @@
+"""The light tables of what models and likelihoods are for, against the classes themselves."""
+
+from importlib import import_module
+
+import pytest
+
+from dgpbench.gp.likelihoods import LIKELIHOODS
+from dgpbench.gp.targets import TASKS
+from dgpbench.models.refusals import OWN
+
+
+@pytest.mark.parametrize("place", OWN)
+def test_tasks_are_those_of_the_class(place):
+    file, _, name = place.rpartition(".")
+    assert getattr(import_module(f"dgpbench.models.{file}"), name).tasks == OWN[place][0]
+
+
+def test_every_likelihood_has_its_tasks():
+    assert list(TASKS) == list(LIKELIHOODS)
