@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from dgpbench.evaluate import calibration, mixture, rows
+from dgpbench.evaluate.gaussian import StandardDraws
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.evaluate.quantiles import LEVELS
 
@@ -39,6 +40,7 @@ class RegressionScorer:
         self.kde_rows = num_rows if limit is None else min(limit, num_rows)
         self.kept = kept_rows(num_rows)
         self.parts: dict[str, list[np.ndarray]] = {}
+        self.standard: StandardDraws | None = None
         self.influence: np.ndarray | float = 0.0
         self.components, self.sampled = 0, True
         self.notes: list[str] = []
@@ -63,21 +65,30 @@ class RegressionScorer:
         self.components, self.sampled = predictive.num_components, predictive.log_weights is None
         if terms is not None:
             self.components, self.sampled = len(terms), True
-        wanted = rows.Wanted(self.num_draws, self.seed, self.kde_rows, self.kept, self.sampled)
+        standard = self._standard(Y.shape[1]) if predictive.gaussian else None
+        wanted = rows.Wanted(self.num_draws, self.seed, self.kde_rows, self.kept, self.sampled, standard)
+
+        size = ROWS if standard is None else len(Y)  # where no row has draws of its own, all at once
 
         def score(start: int) -> dict[str, np.ndarray]:
-            part = slice(start, start + ROWS)
+            part = slice(start, start + size)
             fields = {f: a[:, part] for f in predictive.FIELDS if (a := getattr(predictive, f)) is not None}
             own = None if terms is None else terms[:, part]
             with np.errstate(all="ignore"):  # a state of each thread; `evaluate` looks for what is not finite
                 return rows.score(Predictive(**fields), Y[part], offset + start, own, wanted)
 
-        starts = range(0, len(Y), ROWS)
+        starts = range(0, len(Y), size)
         if self.threads == 1:  # without a thread, whose memory the system takes back and hands out anew
             self._keep(map(score, starts))
         else:
             with ThreadPoolExecutor(self.threads) as pool:
                 self._keep(pool.map(score, starts))
+
+    def _standard(self, outputs: int) -> StandardDraws:
+        """The draws that rows of one Gaussian share, made once."""
+        if self.standard is None:
+            self.standard = StandardDraws(self.num_draws, self.seed, self.num_rows, outputs)
+        return self.standard
 
     def _keep(self, blocks: Iterable[dict[str, np.ndarray]]) -> None:
         """Take the scores of blocks of rows, in their order."""

@@ -72,6 +72,11 @@ class Predictive:
         return self._values.shape[0]
 
     @property
+    def gaussian(self) -> bool:
+        """Is every output of every point one Gaussian?"""
+        return self.kind == "mixture" and self.num_components == 1
+
+    @property
     def num_points(self) -> int:
         return len(self.probs) if self.probs is not None else self._values.shape[1]
 
@@ -130,10 +135,11 @@ class Predictive:
         way; there must be at least n of them. With weights, component s of a point gives n w_s draws, rounded
         up or down: its n positions (i + u) / n in the cumulative weights share one uniform u.
         """
-        return np.ascontiguousarray(self.draw_rows(n, seed, first_row).transpose(1, 0, 2))
+        rows = np.arange(first_row, first_row + self.num_points)
+        return np.ascontiguousarray(self.draw_rows(n, seed, rows).transpose(1, 0, 2))
 
-    def draw_rows(self, n: int, seed: int, first_row: int = 0) -> np.ndarray:
-        """The same draws, those of a point together (N, n, P)."""
+    def draw_rows(self, n: int, seed: int, rows: np.ndarray) -> np.ndarray:
+        """The same draws, those of a point together (N, n, P), for points at the positions `rows` (N,)."""
         values = self._values.transpose(1, 0, 2)
         N, S, P = values.shape
         which = np.arange(n) * S // n
@@ -145,7 +151,7 @@ class Predictive:
         offset = np.empty(N)
         noise = RowNoise(seed)
         for i in range(N):
-            stream = noise.of(first_row + i)
+            stream = noise.of(int(rows[i]))
             stream.standard_normal(out=draws[i])
             if self.log_weights is not None:
                 offset[i] = stream.random()

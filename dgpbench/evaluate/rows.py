@@ -8,25 +8,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgpbench.evaluate import calibration, crps, grid, mixture
+from dgpbench.evaluate.gaussian import TOGETHER, StandardDraws
 from dgpbench.evaluate.kde import kde_log_density
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.evaluate.quantiles import LEVELS, mixture_quantiles
 from dgpbench.evaluate.shapiro import shapiro_w, shapiro_w_draws
 
 EXACT_COMPONENTS = 200  # CRPS and quantiles of larger mixtures come from their draws
-TOGETHER = 32  # rows whose draws are looked at together: they fit in the cache
 
 
 @dataclass(frozen=True)
 class Wanted:
     """Draws of each row, their seed, and for which rows (by their position in the test set) a KDE is made and
-    draws are kept."""
+    draws are kept; the draws that rows share where they are predicted by one Gaussian each."""
 
     draws: int
     seed: int
     kde_rows: int
     kept: np.ndarray
     sampled: bool  # components, or terms, are equally likely samples
+    standard: StandardDraws | None = None
+
+    def chosen(self, first: int, count: int) -> np.ndarray:
+        """Which of the rows first, first + 1, ... have their draws kept: places from 0 on."""
+        return self.kept[(self.kept >= first) & (self.kept < first + count)] - first
 
 
 def score(
@@ -38,22 +43,45 @@ def score(
     `terms` (S, N), if any, take the place of the components in the log density: its log is their
     log-mean-exp.
     """
+    out = {"mean": predictive.mixture_mean(), "sd": predictive.mixture_sd()}
+    out |= _density(predictive, Y, terms, wanted.sampled)
+    if wanted.standard is None:
+        return out | _drawn(predictive, Y, first, wanted)
+    return out | _gaussian(predictive, Y, first, wanted, wanted.standard)
+
+
+def _gaussian(
+    predictive: Predictive, Y: np.ndarray, first: int, wanted: Wanted, standard: StandardDraws
+) -> dict[str, np.ndarray]:
+    """The scores of rows that are predicted by one Gaussian each; draws of their own where they are kept."""
+    N, P = Y.shape
+    mean, sd, y = predictive.mean.reshape(1, -1), np.sqrt(predictive.var).reshape(1, -1), Y.ravel()
+    out = {"shapiro_w": standard.shapiro_w(first, N)}
+    if kde := _kde_rows(Y, first, wanted):
+        out["kde"] = standard.kde_log_density(mean[0, :kde], sd[0, :kde], y[:kde], first)
+    chosen = wanted.chosen(first, N)
+    kept = Predictive(mean=predictive.mean[:, chosen], var=predictive.var[:, chosen])
+    out["draws"] = kept.draw_rows(wanted.draws, wanted.seed, first + chosen).transpose(0, 2, 1)
+    score, quantiles = crps_and_quantiles(mean, sd, y)
+    shapes = {"pit": mixture.cdf(mean, sd, y), "crps": score}
+    return out | {k: v.reshape(N, P) for k, v in shapes.items()} | {"quantiles": quantiles.reshape(N, P, -1)}
+
+
+def _drawn(predictive: Predictive, Y: np.ndarray, first: int, wanted: Wanted) -> dict[str, np.ndarray]:
+    """The scores of rows that have draws of their own, of whatever kind, and the kept draws."""
     N, P = Y.shape
     y = Y.ravel()
     mixed = predictive.kind == "mixture"
     by_draws = not mixed or predictive.num_components > EXACT_COMPONENTS
-    draws = predictive.draw_rows(wanted.draws, wanted.seed, first).transpose(0, 2, 1)  # N, P, n
+    places = np.arange(first, first + N)
+    draws = predictive.draw_rows(wanted.draws, wanted.seed, places).transpose(0, 2, 1)  # N, P, n
     draws = np.ascontiguousarray(draws).reshape(N * P, -1)
-    out = {"mean": predictive.mixture_mean(), "sd": predictive.mixture_sd()}
-    kde = max(0, min(N, wanted.kde_rows - first))
-    if P == 1 and kde:
+    out = {"draws": draws.reshape(N, P, -1)[wanted.chosen(first, N)]}
+    if kde := _kde_rows(Y, first, wanted):
         out["kde"] = _in_parts(kde_log_density, draws[:kde], y[:kde])
-    chosen = wanted.kept[(wanted.kept >= first) & (wanted.kept < first + N)] - first
-    out["draws"] = draws.reshape(N, P, -1)[chosen]
     if by_draws:
         draws.sort(axis=1)
     W = _in_parts(shapiro_w if by_draws else shapiro_w_draws, draws)
-    out |= _density(predictive, Y, terms, wanted.sampled)
     if by_draws:
         score, quantiles = crps.crps_draws(draws, y), np.quantile(draws, LEVELS, axis=1).T
     if mixed:
@@ -67,6 +95,11 @@ def score(
         pit = calibration.pit_draws(draws, y)
     shapes = {"shapiro_w": W, "pit": pit, "crps": score}
     return out | {k: v.reshape(N, P) for k, v in shapes.items()} | {"quantiles": quantiles.reshape(N, P, -1)}
+
+
+def _kde_rows(Y: np.ndarray, first: int, wanted: Wanted) -> int:
+    """How many of the rows from `first` on have a KDE, which is for one output only."""
+    return max(0, min(len(Y), wanted.kde_rows - first)) if Y.shape[1] == 1 else 0
 
 
 def _in_parts(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:

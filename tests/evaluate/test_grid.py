@@ -151,7 +151,7 @@ def test_progress_and_seconds():
 def test_draws_by_row_are_the_draws(S):
     rng = np.random.default_rng(0)
     p = Predictive(mean=rng.normal(size=(S, 5, 2)), var=rng.uniform(0.5, 1, (S, 5, 2)))
-    np.testing.assert_array_equal(p.draw_rows(20, 3).transpose(1, 0, 2), p.draw(20, 3))
+    np.testing.assert_array_equal(p.draw_rows(20, 3, np.arange(5)).transpose(1, 0, 2), p.draw(20, 3))
     noise = np.random.Generator(np.random.Philox(key=3, counter=4 << 64)).standard_normal((20, 2))
     which = np.arange(20) * S // 20
     np.testing.assert_array_equal(p.draw(20, 3)[:, 4], p.mean[which, 4] + np.sqrt(p.var)[which, 4] * noise)
