@@ -1,11 +1,16 @@
-"""Effective samples per second of SGPMC, ours beside GPflow's, in turns: the same target, start, sampler,
-step size and trajectory length, on the point processes of Matthews' thesis."""
+"""Effective samples per second of SGPMC, ours beside GPflow's, in turns: the same target, starts, sampler,
+step size and trajectory length, on the point processes of Matthews' thesis.
+
+A turn is a chain of its own from a draw of the Gaussian fit, the same for every system; its first
+trajectories are neither timed nor counted. Effective samples are those of all chains together, so that chains
+that stay apart count for little, and their error is the jackknife's over chains.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,60 +20,95 @@ CASES = {"coal": "matthews2016_coal_mcmc", "pines": "matthews2016_pines"}  # dat
 SYSTEMS: dict[str, tuple[str, ...]] = {  # settings of ours beside GPflow's
     "dgpbench": ("precision=float64", "inference.precondition=false"),
     "dgpbench-mixed": ("precision=mixed", "inference.precondition=false"),
-    "dgpbench-preconditioned": ("precision=float64", "inference.precondition=true"),
 }
 GPFLOW = "gpflow"
-STEP, LEAPFROG = {"coal": 0.05, "pines": 0.05}, {"coal": 40, "pines": 10}
+STEP, LEAPFROG = {"coal": 0.05, "pines": 0.05}, {"coal": 40, "pines": 20}
 START = 500  # steps of the Gaussian fit that all begin from
+BURN_IN = 0.25  # trajectories before a turn, as a share of its own
 NAMES = ("layer0/q_mu", "layer0/kernel/rbf/lengthscales", "layer0/kernel/rbf/variance")
-Turn = Callable[[int], np.ndarray]  # trajectories: states (S, coordinates)
+JITTER = 1e-6  # GPflow's
 
 
-def measure(cases: Sequence[str], systems: Sequence[str], rounds: int, turn: int, note) -> list[dict]:
+class System(NamedTuple):
+    begin: Callable[[int], None]  # puts the chain at the start of that number
+    run: Callable[[int], np.ndarray]  # so many trajectories: states (S, coordinates), log theta last
+
+
+def measure(
+    cases: Sequence[str], systems: Sequence[str], rounds: int, turn: int, threads: int, note
+) -> list[dict]:
     """One row for each case and system: seconds and effective samples over all its turns."""
+    from dgpbench.engine.platform import set_threads
+
+    set_threads(threads, inside=False)
     rows = []
     for case in cases:
-        turns: dict[str, Turn] = {}
-        start = None
+        made: dict[str, System] = {}
+        burn_in, start = max(2, int(BURN_IN * turn)), None
         for system in systems:
-            made, start = _ours(case, system, rounds * turn + 4, start)
-            turns[system] = made
-        turns[GPFLOW] = _theirs(case, start)
-        for run in turns.values():
-            run(2)  # compiles
-            run(2)  # TensorFlow Probability's loop compiles once more for the state that it returned
-        states: dict[str, list] = {name: [] for name in turns}
-        wall, cpu = dict.fromkeys(turns, 0.0), dict.fromkeys(turns, 0.0)
+            made[system], start = _ours(case, system, max(turn, burn_in), start)
+        made[GPFLOW] = _theirs(case, start)
+        for system in made.values():
+            system.begin(0)
+            system.run(2)  # compiles
+            system.run(2)  # TensorFlow Probability's loop compiles once more for the state that it returned
+        states: dict[str, list] = {name: [] for name in made}
+        wall, cpu = dict.fromkeys(made, 0.0), dict.fromkeys(made, 0.0)
         for i in range(rounds):
-            for name, run in turns.items():
+            for name, system in made.items():
+                system.begin(i)
+                system.run(burn_in)
                 began, cpu_began = time.perf_counter(), time.process_time()
-                states[name].append(run(turn))
+                states[name].append(system.run(turn))
                 wall[name] += time.perf_counter() - began
                 cpu[name] += time.process_time() - cpu_began
             note(f"{case}: round {i + 1} of {rounds}")
-        rows += [_row(case, name, np.concatenate(states[name]), wall[name], cpu[name]) for name in turns]
+        rows += [_row(case, name, np.stack(states[name]), wall[name], cpu[name]) for name in made]
     return rows
 
 
 def _row(case: str, system: str, states: np.ndarray, wall: float, cpu: float) -> dict:
-    """The least effective coordinate decides; `moved` is the share of trajectories that were accepted."""
-    from dgpbench.inference.mixing import effective_samples
+    """Of chains (rounds, S, coordinates); the least effective coordinate decides. `moved` is the share of
+    trajectories that were accepted."""
+    from dgpbench.inference.mixing import split_rhat
 
-    effective = float(effective_samples(states[None]).min())
+    count = states.shape[0] * states.shape[1]
+    least, error = _effective(states)
+    theta, theta_error = _effective(states[..., -2:])
     return {
         "case": case,
         "system": system,
         "step": STEP[case],
         "leapfrog": LEAPFROG[case],
-        "trajectories": len(states),
-        "moved": float((np.diff(states[:, 0]) != 0).mean()),
-        "effective": effective,
+        "chains": len(states),
+        "trajectories": count,
+        "moved": float((np.diff(states[..., 0], axis=1) != 0).mean()),
+        "rhat": float(split_rhat(states).max()),
+        "effective": least,
+        "effective_error": error,
+        "effective_theta": theta,
+        "effective_theta_error": theta_error,
+        "mean_log_theta": states[..., -2:].mean((0, 1)).tolist(),
+        "sd_log_theta": states[..., -2:].std((0, 1)).tolist(),
         "seconds": wall,
         "cpu_seconds": cpu,
-        "effective_per_second": effective / wall,
-        "effective_per_cpu_second": effective / cpu,
-        "ms_per_trajectory": 1e3 * cpu / len(states),
+        "effective_per_second": least / wall,
+        "effective_per_cpu_second": least / cpu,
+        "ms_per_trajectory": 1e3 * cpu / count,
     }
+
+
+def _effective(states: np.ndarray) -> tuple[float, float]:
+    """Effective samples of the worst coordinate, and the jackknife's error over chains."""
+    from dgpbench.inference.mixing import effective_samples
+
+    each = effective_samples(states)
+    worst, count = int(each.argmin()), len(states)
+    if count < 3:
+        return float(each[worst]), float("nan")
+    one = states[..., worst]
+    without = [effective_samples(np.delete(one, i, 0)) * count / (count - 1) for i in range(count)]
+    return float(each[worst]), float(np.sqrt((count - 1) * np.var(without)))
 
 
 def table(rows: Sequence[dict]) -> Table:
@@ -76,21 +116,27 @@ def table(rows: Sequence[dict]) -> Table:
     theirs = {row["case"]: row for row in rows if row["system"] == GPFLOW}
     lines = []
     for row in rows:
-        ratio = row["effective_per_cpu_second"] / theirs[row["case"]]["effective_per_cpu_second"]
-        speed = theirs[row["case"]]["ms_per_trajectory"] / row["ms_per_trajectory"]
-        numbers = (row["moved"], row["effective"], row["ms_per_trajectory"], row["effective_per_cpu_second"])
-        texts = [f"{x:.3g}" for x in numbers]
-        lines.append([row["case"], row["system"], *texts, f"{speed:.2f}", f"{ratio:.2f}"])
-    heads = ["case", "system", "accepted", "effective", "ms a trajectory", "effective a CPU second"]
-    heads += ["speed over GPflow", "effective over GPflow"]
+        other = theirs[row["case"]]
+        ratio = row["effective_per_cpu_second"] / other["effective_per_cpu_second"]
+        speed = other["ms_per_trajectory"] / row["ms_per_trajectory"]
+        numbers = (row["ms_per_trajectory"], row["moved"], row["rhat"], row["effective_per_cpu_second"])
+        ms, moved, rhat, rate = (f"{x:.3g}" for x in numbers)
+        effective = f"{row['effective']:.0f} +- {row['effective_error']:.0f}"
+        error = ratio * np.hypot(*(one["effective_error"] / one["effective"] for one in (row, other)))
+        over = f"{ratio:.2f} +- {error:.2f}" if row is not other else "1"
+        line = [row["case"], row["system"], str(row["trajectories"]), moved, rhat, effective]
+        lines.append([*line, ms, f"{speed:.2f}", rate, over])
+    heads = ["case", "system", "trajectories", "accepted", "R-hat", "effective", "ms a trajectory"]
+    heads += ["speed over GPflow", "effective a CPU second", "that over GPflow"]
     return Table("Effective samples of SGPMC beside GPflow's", heads, lines)
 
 
 # ---- ours -----------------------------------------------------------------------------------------------
 
 
-def _ours(case: str, system: str, count: int, start: dict | None) -> tuple[Turn, dict]:
-    """Trajectories of our chain, and the Gaussian fit that it starts from: `start`, where there is one."""
+def _ours(case: str, system: str, count: int, start: dict | None) -> tuple[System, dict]:
+    """Our chain, of at most so many trajectories between two looks, and the Gaussian fit that it starts from:
+    `start`, where there is one."""
     from dgpbench.config import compose
     from dgpbench.config.targets import create_method
     from dgpbench.data import load_split
@@ -110,38 +156,53 @@ def _ours(case: str, system: str, count: int, start: dict | None) -> tuple[Turn,
     likelihood = likelihoods.choose(cfg, split)
     model, values, fixed, _ = build(cfg, X, Y, 0, len(X), likelihood)
     method = create_method(cfg)
-    bound = method.bound(model)
     values |= {name: v for name, v in (start or {}).items() if name in values}
+    bound = method.bound(model).on_rows(values, X)
     raw = unconstrain(values, bound.constraints())
     spec = step_spec(cfg, bound, method.update(bound), raw, fixed, len(X), True, 1, "/CPU:0")
     trainer = Trainer(spec)
-    trainer.reset(raw, method.rates(), seed=0, num_data=len(X), jitter=1e-6, data=(X, Y))
+    trainer.reset(raw, method.rates(), seed=0, num_data=len(X), jitter=JITTER, data=(X, Y))
     if start is None:
         trainer.run(0, np.zeros((START, 0), np.int32))
         start = {name: v for name, v in trainer.values().items() if name != "jitter"}
-    done = START
+        start |= {"X": X, "Y": Y, "bin_size": np.asarray(split.bin_size), "model": model}
+    done, slots = START, trainer.oracle.slots
+    trainer.run(done, np.zeros((2, 0), np.int32))  # the first takes the step size from the config
+    done += 2
 
-    def turn(trajectories: int) -> np.ndarray:
+    def begin(number: int) -> None:
+        theta = unconstrain({name: start[name] for name in NAMES[1:]}, bound.constraints())
+        for name, value in {NAMES[0]: first_outputs(start, number), **theta}.items():
+            slots[f"chain/{name}"].assign(value[None])
+
+    def run(trajectories: int) -> np.ndarray:
         nonlocal done
         trainer.run(done, np.zeros((trajectories, 0), np.int32))
-        before, done = done, done + trajectories
-        kept = [trainer.oracle.slots[f"kept/{name}"].numpy()[0] for name in NAMES]
-        flat = np.concatenate([k.reshape(len(k), -1) for k in kept], 1)
-        return flat[max(0, before - START - 1) : done - START - 1]
+        places = (np.arange(done, done + trajectories) - START - 1) % count
+        done += trajectories
+        kept = [slots[f"kept/{name}"].numpy()[0][places] for name in NAMES]
+        return np.concatenate([k.reshape(len(k), -1) for k in kept], 1)
 
-    return turn, start | {"X": X, "Y": Y, "bin_size": np.asarray(split.bin_size)}
+    return System(begin, run), start
+
+
+def first_outputs(start: dict[str, Any], number: int) -> np.ndarray:
+    """A draw of q(u) (1, M), whitened, by its number."""
+    noise = np.random.RandomState(number).randn(*start["layer0/q_mu"].shape)
+    return start["layer0/q_mu"] + np.einsum("pij,pj->pi", start["layer0/q_sqrt"], noise)
 
 
 # ---- GPflow's -------------------------------------------------------------------------------------------
 
 
-def _theirs(case: str, start: dict[str, Any]) -> Turn:
-    """Trajectories of TensorFlow Probability's HMC over GPflow's SGPMC, as its documentation runs them."""
+def _theirs(case: str, start: dict[str, Any]) -> System:
+    """TensorFlow Probability's HMC over GPflow's SGPMC, as its documentation runs it."""
     import gpflow
     import tensorflow as tf
     import tensorflow_probability as tfp
 
     from dgpbench.config import compose
+    from dgpbench.gp.parameters import scope
 
     priors = compose([f"experiment={CASES[case]}", f"dataset={case}"])["model"]["priors"]
     kernel = gpflow.kernels.SquaredExponential()
@@ -151,11 +212,12 @@ def _theirs(case: str, start: dict[str, Any]) -> Turn:
         own = gpflow.Parameter(value, transform=tfp.bijectors.Exp(), prior=prior)
         setattr(kernel, name, own)
     likelihood = gpflow.likelihoods.Poisson(binsize=float(start["bin_size"]))
-    data = start["X"], start["Y"]
-    model = gpflow.models.SGPMC(data, kernel, likelihood, inducing_variable=start["layer0/Z"])
+    data, Z = (start["X"], start["Y"]), start["layer0/Z"]
+    model = gpflow.models.SGPMC(data, kernel, likelihood, inducing_variable=Z)
     gpflow.set_trainable(model.inducing_variable, False)
-    noise = np.random.RandomState(0).randn(*start["layer0/q_mu"].shape)
-    model.V.assign((start["layer0/q_mu"] + np.einsum("pij,pj->pi", start["layer0/q_sqrt"], noise)).T)
+    first = scope({name: tf.constant(v) for name, v in start.items() if name.startswith("layer0/")}, "layer0")
+    ours = np.linalg.cholesky(start["model"].layers[0].gram(first, JITTER))
+    theirs = np.linalg.cholesky(kernel(Z) + JITTER * np.eye(len(Z)))
     helper = gpflow.optimizers.SamplingHelper(
         model.log_posterior_density, [model.V, kernel.lengthscales, kernel.variance]
     )
@@ -167,13 +229,20 @@ def _theirs(case: str, start: dict[str, Any]) -> Turn:
             count, state, results, kernel=hmc, return_final_kernel_results=True, trace_fn=None, seed=seed
         )
 
-    state, results, turns = helper.current_state, None, 0
+    theta = [tf.constant(p.unconstrained_variable) for p in (kernel.lengthscales, kernel.variance)]
+    state: list = []
+    results, turns = None, 0
 
-    def turn(trajectories: int) -> np.ndarray:
+    def begin(number: int) -> None:
+        nonlocal state, results
+        V = np.linalg.solve(theirs, ours @ first_outputs(start, number).T)  # the same function
+        state = [tf.constant(V), *theta]
+        results = hmc.bootstrap_results(state)
+
+    def run(trajectories: int) -> np.ndarray:
         nonlocal state, results, turns
-        results = hmc.bootstrap_results(state) if results is None else results
         found = sample(tf.constant(trajectories), state, results, tf.constant([0, turns]))
         state, results, turns = [part[-1] for part in found.all_states], found.final_kernel_results, turns + 1
         return np.concatenate([np.reshape(part, (trajectories, -1)) for part in found.all_states], 1)
 
-    return turn
+    return System(begin, run)

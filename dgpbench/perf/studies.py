@@ -150,7 +150,8 @@ def _sampling(args: argparse.Namespace, folder: Path, note: Note) -> Findings:
 
     cases = select(args.cases, list(sampling.CASES), "case")
     systems = select(args.systems, list(sampling.SYSTEMS), "system")
-    rows = sampling.measure(cases, systems, args.rounds or 10, int(args.seconds or 100), note)
+    turn = int(args.seconds or 100)
+    rows = sampling.measure(cases, systems, args.rounds or 10, turn, args.threads or 1, note)
     return Findings({"rows": rows}, rows, [sampling.table(rows)])
 
 
