@@ -24,6 +24,7 @@ from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_
 from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
+from dgpbench.models.refusals import refuse, refuse_split
 from dgpbench.store import read
 from dgpbench.store.disk import plain_arrays
 from dgpbench.store.layout import labels_of, unit_folder
@@ -43,12 +44,14 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
     notes: list[str] = []
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
+    refuse(cfg)
     split = load_split(cfg, note)
     if is_trial(cfg):
         split = split.on_validation()
     timed = cfg["budget"]["seconds"] is not None  # the key then needs the model's device and threads
     if not force and not timed and (done := _done(cfg, split)):
         return done, True
+    refuse_split(cfg, split)
     model = create(cfg)
     check_task(model, cfg["model"]["name"], split)
     cfg = _with_machine(cfg, model)
@@ -137,9 +140,8 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     metrics = scores(evaluation, model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:
         note(text)
-    kept = {k: v for k, v in record.items() if k not in ("finished", "schema", "files")}
-    for name in ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config"):
-        kept.pop(name)
+    given = ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config")
+    kept = {k: v for k, v in record.items() if k not in ("finished", "schema", "files", *given)}
     kept |= _scores(evaluation) | {"metrics": metrics, "versions": versions()}
     results, companions = unit.path.parents[4], _companions(evaluation, model, _transform(cfg, split))
     return write_unit(results, build_record(cfg, **kept), **companions, force=True)
@@ -199,8 +201,7 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
         sizes += f", {split.n_classes} classes"
     splits = num_splits(cfg["dataset"], protocol)
     where = f"{split.dataset}, split {cfg['split']} of {splits} ({protocol['name']})"
-    lines = [("data", f"{where}: {sizes}")]
-    lines += [("beware", trap) for trap in split.traps]
+    lines = [("data", f"{where}: {sizes}"), *(("beware", trap) for trap in split.traps)]
     about = f": {model.start(split, seed)}" if hasattr(model, "start") else ""
     lines.append(("model", f"{cfg['model']['name']}{about}"))
     if hasattr(model, "start"):

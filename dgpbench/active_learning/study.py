@@ -65,6 +65,8 @@ def run_curves(
 def _check(initial: int, iterations: int, select: Sequence[str], pool: str) -> None:
     if initial < 1 or iterations < 1:
         raise UserError("active learning needs at least one initial row and one iteration")
+    if not select:
+        raise UserError(f"--select names no criterion; allowed: {', '.join(SELECT)}")
     for name in select:
         if name not in SELECT:
             raise UserError(f"no criterion '{name}'{did_you_mean(name, SELECT)}")

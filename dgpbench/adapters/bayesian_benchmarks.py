@@ -127,6 +127,8 @@ class Wrapped:
         classes = cfg["dataset"]["task"] != "regression"
         given = "." in self.name
         self.factory = load_class("model.wrapped", self.name) if given else _by_name(self.name, classes)
+        if not inspect.isclass(self.factory) and not inspect.isfunction(self.factory):
+            raise UserError(f"model.wrapped={self.name} is no class; give module.Class")
         self.model = None
 
     def fit(self, split: Split, run: RunContext) -> None:

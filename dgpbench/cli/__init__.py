@@ -7,6 +7,7 @@ import errno
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from dgpbench import __version__
@@ -19,17 +20,17 @@ VERBS = {
     "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
     "tune": ("dgpbench.cli.tune", "choose settings on validation rows, then refit the best"),
     "active": ("dgpbench.cli.active", "active learning: models that choose their own training rows"),
-    "status": ("dgpbench.cli.status", "what a sweep has done, runs, lacks, and why"),
+    "status": ("dgpbench.cli.status", "what a sweep has done, what is missing, and why"),
     "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
     "show": ("dgpbench.cli.show", "finished runs as a table"),
     "predict": ("dgpbench.cli.predict", "predictions of a finished run at new inputs"),
-    "compare": ("dgpbench.cli.compare", "compare models on datasets, from plain runs"),
+    "compare": ("dgpbench.cli.compare", "a fair table of models by datasets, with tests and LaTeX"),
     "plot": ("dgpbench.cli.plot", "draw runs: curves, predictions, calibration"),
     "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
     "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
-    "report": ("dgpbench.cli.report", "one static page with tables, figures and provenance"),
+    "report": ("dgpbench.cli.report", "static pages: leaderboard, each run, the papers' tables"),
     "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
-    "repro": ("dgpbench.cli.repro", "run the cells of the published tables"),
+    "repro": ("dgpbench.cli.repro", "go on with the runs of the papers' tables"),
     "merge": ("dgpbench.cli.merge", "take in results from another machine"),
     "submit": ("dgpbench.cli.submit", "check records and write the file that a pull request adds"),
     "verify": ("dgpbench.cli.verify", "check all results: schema, keys, checksums, metrics"),
@@ -48,11 +49,17 @@ FILE_ERRORS = (*DISK_FAULTS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 class Parser(argparse.ArgumentParser):
     """Errors are UserErrors, so that every bad input ends in the same one line."""
 
+    def __init__(self, *args, **rest):
+        super().__init__(*args, **rest)
+        if self.description:  # wrapped also where an epilog is printed as it stands
+            self.description = textwrap.fill(self.description, 78)
+
     def error(self, message: str):
         raise UserError(f"{message}; see `{self.prog} --help`")
 
 
 def entry() -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before any verb, or a user's model, loads TensorFlow
     if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
         from dgpbench.cli.supervise import supervised
 
@@ -95,6 +102,8 @@ def _dispatch(argv: list[str]) -> int:
         from dgpbench.cli.completion import complete
 
         return complete(argv[1:])
+    if verb == "help" and argv[1:]:  # help run: run --help
+        return _dispatch([*argv[1:2], "--help"])
     if verb in ("-h", "--help", "help"):
         print(_overview())
         return 0

@@ -26,8 +26,12 @@ def add_parser(subparsers) -> None:
         metavar="name=values",
         help="as for sweep: model=sgp,dgp2 dataset=boston; split=0 unless given",
     )
-    parser.add_argument("--initial", type=int, default=3, metavar="N", help="rows with labels at first (3)")
-    parser.add_argument("--iterations", type=int, default=10, metavar="N", help="labels asked for (10)")
+    parser.add_argument(
+        "--initial", type=int, default=3, metavar="N", help="rows with labels at first (default: 3)"
+    )
+    parser.add_argument(
+        "--iterations", type=int, default=10, metavar="N", help="labels asked for (default: 10)"
+    )
     parser.add_argument(
         "--select",
         default="auto",

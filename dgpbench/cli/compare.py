@@ -13,7 +13,7 @@ from dgpbench.errors import UserError
 
 PLOTS = ("dots", "ranks", "curves", "seconds", "calibration")
 ALL, FIGURES = "all", "figures"
-FORMATS = ("terminal", "markdown", "latex", "csv", "html")
+FORMATS = ("table", "markdown", "latex", "csv", "html")
 EPILOG = """\
 The words are those of sweep: lists a,b,c make columns (models, settings) or rows (datasets), split=0,1,2
 chooses splits; without dataset= every dataset with such runs is a row. examples:
@@ -28,7 +28,7 @@ chooses splits; without dataset= every dataset with such runs is a row. examples
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "compare",
-        help="compare models on datasets, from plain runs",
+        help="a fair table of models by datasets, with tests and LaTeX",
         description="Compare models or settings on datasets: mean (standard error), ranks, paired tests on "
         "common splits, what is missing and the command that makes it.",
         epilog=EPILOG,
@@ -46,7 +46,9 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--tuned", action="store_true", help="beside each column its refits by dgpbench tune, as one more"
     )
-    parser.add_argument("--format", choices=FORMATS, default="terminal", help="default: terminal")
+    parser.add_argument(
+        "--format", type=_format, choices=FORMATS, default="table", help="how to print (default: table)"
+    )
     parser.add_argument(
         "--plot",
         nargs="?",
@@ -57,6 +59,10 @@ def add_parser(subparsers) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", help="folder of the plots (default: figures)")
     add_config_dir(parser)
     add_source_arguments(parser)
+
+
+def _format(name: str) -> str:
+    return "table" if name == "terminal" else name  # its former name
 
 
 def main(args: argparse.Namespace) -> int:
@@ -102,6 +108,8 @@ def _kinds(args: argparse.Namespace) -> list[str]:
             raise UserError("-o is the folder of the plots; add --plot, or write the table with > FILE")
         return []
     kinds = list(PLOTS) if args.plot == ALL else [name for name in args.plot.split(",") if name]
+    if not kinds:
+        raise UserError(f"--plot names no picture; give some of {', '.join(PLOTS)}, or --plot alone for all")
     for name in kinds:
         if name not in PLOTS:
             raise UserError(f"--plot {name} is no kind of picture{did_you_mean(name, PLOTS)}")
@@ -149,7 +157,7 @@ def _run(args: argparse.Namespace, results: Path) -> None:
 
 
 def _print(comparison, name: str) -> None:
-    if name == "terminal":
+    if name == "table":
         from dgpbench.report.comparison import view
         from dgpbench.report.render.terminal import show
 

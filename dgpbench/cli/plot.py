@@ -69,4 +69,6 @@ def _kinds(given: list[str]) -> list[str]:
     for name in names:
         if name not in KINDS:
             raise UserError(f"no kind '{name}'{did_you_mean(name, KINDS)}")
+    if given and not names:
+        raise UserError(f"--kind names no picture; give some of {', '.join(KINDS)}")
     return names or list(KINDS)

@@ -18,9 +18,9 @@ def add_parser(subparsers) -> None:
         "predict",
         help="predictions of a finished run at new inputs",
         description="Predict at the rows of a file with a finished run, in original units and with "
-        "the run's scaling. Regression: mean, sd and quantiles, noise included; classes: the likeliest and "
-        "the probability of each. Columns go by name where the run's data had names, in any order and with "
-        "others beside them; else by order.",
+        "the run's scaling. Regression: mean, sd and quantiles, noise included, behind the level of a row "
+        "where the run's data have levels; classes: the likeliest and the probability of each. Columns go "
+        "by name where the run's data had names, in any order and with others beside them; else by order.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, or the first digits of its key")
     parser.add_argument("file", metavar="new.csv", help="inputs: .csv, .csv.gz or .parquet")
@@ -42,6 +42,9 @@ def main(args: argparse.Namespace) -> int:
     fitted = load(args.run, args.results)
     X = read_inputs(Path(args.file).expanduser(), len(fitted.transform.x_mean), fitted.transform.names)
     columns = fitted.predict(X, levels).columns()
+    if fitted.config["dataset"].get("level") is not None:  # which fidelity of a row was asked for
+        names = fitted.transform.names or ("level",)
+        columns = {names[-1]: X[:, -1]} | columns
     if output is None:
         _write(sys.stdout, columns)
         return 0
@@ -67,7 +70,7 @@ def _levels(text: str) -> list[float]:
         levels = [float(word) for word in text.split(",") if word.strip()]
     except ValueError:
         levels = [0.0]
-    if not all(0.0 < level < 1.0 for level in levels):
+    if not levels or not all(0.0 < level < 1.0 for level in levels):
         raise UserError(f"--quantiles {text} is not allowed; give levels between 0 and 1, e.g. 0.05,0.5,0.95")
     return levels
 

@@ -21,8 +21,9 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "repro",
         help="run the cells of the published tables, as far as a time budget goes",
-        description="Run the units that cells.txt lists, in its order, on one core at low priority beside "
-        "other work (launcher.workers=N for more), and say what runs, what comes next and what it costs. "
+        description="Go on with the papers' tables: run the units that results/reference/cells.txt lists, in "
+        "its order, on one core at low priority beside other work (launcher.workers=N for more); say what "
+        "runs, what comes next and what it costs. "
         "Each record goes into results/reference/ as soon as it is done. What is done here or there is not "
         "run again; what was stopped goes on from its checkpoint. Units whose data cannot be had are skipped "
         "and listed at the end. Exit code 0 if nothing failed and nothing was skipped.",
@@ -30,17 +31,32 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "overrides", nargs="*", metavar="name=value", help="where it runs, e.g. launcher.workers=2 device=cpu"
     )
-    parser.add_argument("--budget", metavar="TIME", help="stop after 2h, 90m, ... (default: all is done)")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="lines with this text, e.g. kin8nm (and)"
+        "--budget", metavar="TIME", help="stop after 2h, 90m, ... (default: until all is done)"
     )
-    parser.add_argument("--retry", choices=("missing", "failed"), default="missing", help="as for sweep")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="only lines of the list with this text, e.g. kin8nm (repeated: with all of them)",
+    )
+    parser.add_argument(
+        "--retry",
+        choices=("missing", "failed"),
+        default="missing",
+        help="which units to run: those without a verdict (default), or also those that failed",
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="list what is done, what comes next and what the rest costs"
     )
-    parser.add_argument("--cells", metavar="FILE", help="the list (default: cells.txt of the reference)")
     parser.add_argument(
-        "--reference", metavar="DIR", help="folder of published records (default: results/reference)"
+        "--cells", metavar="FILE", help="the list of units (default: cells.txt of --reference)"
+    )
+    parser.add_argument(
+        "--reference",
+        metavar="DIR",
+        help="folder that done records are added to (default: results/reference)",
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for every unit")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the final table only")

@@ -27,8 +27,7 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "run",
         help="train and evaluate one model on one split",
-        description="Train and evaluate one model on one split. A run already done is not redone; one that "
-        "was interrupted goes on from its checkpoint.",
+        description="Train and evaluate one model on one split. What was stopped goes on.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
     )
@@ -79,6 +78,7 @@ def main(args: argparse.Namespace) -> int:
         raise UserError(f"--cfg {args.cfg} is not allowed; give --cfg, --cfg job or --cfg name=value ...")
     if args.multirun:
         return _sweep(args)
+    _check_once(args.overrides)
     cfg = compose(args.overrides, args.config_dir)
     if cfg["launcher"]["name"] != "local":
         raise UserError(f"run works in this process; use `dgpbench sweep launcher={cfg['launcher']['name']}`")
@@ -106,6 +106,14 @@ def main(args: argparse.Namespace) -> int:
     reason = " ".join(str(record.get("reason") or "no reason recorded").split())
     print(f"dgpbench: run {record['status']}: {reason}; record: {unit.path}", file=sys.stderr)
     return 1
+
+
+def _check_once(overrides: list[str]) -> None:
+    """UserError where one name has two values, of which only the last would count."""
+    names = [word.partition("=")[0].lstrip("+") for word in overrides]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            raise UserError(f"'{name}' is given twice; keep one, or `dgpbench sweep {name}=a,b`")
 
 
 def _sweep(args: argparse.Namespace) -> int:

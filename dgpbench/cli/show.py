@@ -113,7 +113,8 @@ def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:
         return known
     for name in names:
         if units and name not in known:
-            raise UserError(f"no metric '{name}' in these records{did_you_mean(name, known)}")
+            hint = did_you_mean(name, known) or f"; they have {', '.join(known)}"
+            raise UserError(f"no metric '{name}' in these records{hint}")
     return names or usual_metrics(units)
 
 
@@ -129,6 +130,7 @@ def _sorted(rows: list[dict], column: str | None, reverse: bool) -> list[dict]:
         names = [n for n in (*NAMES, "settings", "split", "seed") if rows and n in rows[0]]
         return sorted(rows, key=lambda r: [r[n] for n in names], reverse=reverse)
     if rows and column not in rows[0]:
-        raise UserError(f"no column '{column}' to sort by{did_you_mean(column, rows[0])}")
+        hint = did_you_mean(column, rows[0]) or f"; there are {', '.join(rows[0])}"
+        raise UserError(f"no column '{column}' to sort by{hint}")
     full, empty = [r for r in rows if r[column] is not None], [r for r in rows if r[column] is None]
     return sorted(full, key=lambda r: mean_of(r[column]), reverse=reverse) + empty

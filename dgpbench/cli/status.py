@@ -18,7 +18,7 @@ WATCH_SECONDS = 2.0
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "status",
-        help="what a sweep has done, runs, lacks, and why",
+        help="what a sweep has done, what is missing, and why",
         description="Show the units of a sweep per dataset and model, with reasons for those not done. "
         "It reads files only: it answers on any machine that sees the results folder. Exit code 0 if all "
         "units are done, 1 if not.",

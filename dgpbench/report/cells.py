@@ -165,7 +165,7 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
 
 def _absent(place: Place, experiments: dict, datasets: dict) -> str | None:
     if not place.runs:
-        return "dgpbench has no experiment for this"
+        return "from print only, dgpbench does not run it"
     if place.experiment and place.experiment not in experiments:
         return f"no experiment {place.experiment} yet"
     return None if place.dataset in datasets else f"no dataset {place.dataset} in the catalogue"
@@ -204,39 +204,38 @@ def by_split(
 
 
 def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -> list[Variant]:
-    """Records of the table's experiments and rows that no cell holds: each under its own name."""
+    """Records of the table's experiments and rows that no cell holds: each under its own name, once for every
+    column of its experiment."""
     taken = {cell.config_key for cell in cells.values()}
-    columns: dict[tuple[str, str], Cell] = {}
+    columns: dict[tuple[str, str | None], dict[str, Cell]] = {}
     for cell in cells.values():
         if cell.place.experiment:
-            columns[cell.place.experiment, cell.place.dataset] = cell
+            columns.setdefault((cell.place.experiment, cell.place.dataset), {})[cell.place.column] = cell
+    words = {word.partition("=")[0] for cell in cells.values() for word in cell.place.overrides}
+    rows = sorted(word for word in words if word.startswith("dataset."))  # settings in which rows differ
     found = []
     for key, units in records.by_key.items():
         record = units[0].record
-        cell = None if key in taken else _nearest(record, columns)
-        if cell:
+        for cell in {} if key in taken else _nearest(record, columns).values():
             values, failed, _ = by_split(units, cell.place)
-            found.append(
-                Variant(
-                    cell.place.column,
-                    record["dataset"],
-                    _variant_name(record, cell.place),
-                    key,
-                    values,
-                    len(failed),
-                )
-            )
+            name = " ".join([_variant_name(record, cell.place), *_row_words(record, rows)])
+            found.append(Variant(cell.place.column, record["dataset"], name, key, values, len(failed)))
     return sorted(found, key=lambda v: (spec.columns.index(v.column), v.dataset, v.name))
 
 
-def _nearest(record: dict, columns: dict[tuple[str, str], Cell]) -> Cell | None:
-    """The cell whose experiment the record's is, or extends by `_something`: the longest such name."""
+def _row_words(record: dict, names: Sequence[str]) -> list[str]:
+    own = record["config"]["dataset"]
+    return [f"{name}={own[field]}" for name in names if (field := name.partition(".")[2]) in own]
+
+
+def _nearest(record: dict, columns: dict[tuple[str, str | None], dict[str, Cell]]) -> dict[str, Cell]:
+    """The cells whose experiment the record's is, or extends by `_something`: the longest such name."""
     name = record["experiment"] or ""
     while name:
         if (name, record["dataset"]) in columns:
             return columns[name, record["dataset"]]
         name = name.rpartition("_")[0]
-    return None
+    return {}
 
 
 def _variant_name(record: dict, place: Place) -> str:

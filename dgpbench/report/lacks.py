@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgpbench.report.figures import FigureSpec
+from dgpbench.report.figures import FigureSpec, gains
 from dgpbench.report.table import Table
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
@@ -38,12 +38,17 @@ def of_figure(spec: FigureSpec, units: Sequence[Unit], tables: dict[str, Table])
     if spec.lacks:
         return f"lacks {spec.lacks}" if spec.lacks.startswith("data") else f"not drawn: {spec.lacks}"
     if spec.table:
-        return "" if tables[spec.table].done else f"lacks runs of table {spec.table}"
+        table = tables[spec.table]
+        with_runs = {column for (_, column), cell in table.cells.items() if cell.values}
+        few = len(with_runs) < (2 if spec.kind == "ranks" else 1)
+        return f"lacks runs of table {spec.table}" if few else ""
     if not spec.records:
         return ""
     found = [unit for unit in select(units, spec.select) if unit.record["status"] == "done"]
     if not found:
-        return f"lacks runs with {' '.join(spec.select)}"
+        return f"lacks runs with {' '.join(spec.select)}" + (f"; {spec.needs}" if spec.needs else "")
+    if spec.kind == "gains" and not gains.pairs(found):
+        return f"lacks pairs of runs with {' '.join(spec.select)}, on one split with one model.num_inducing"
     if spec.files and all(unit.is_reference for unit in found):
         return f"lacks runs here with {' '.join(spec.select)}: published records come without {spec.files}"
     return ""

@@ -67,7 +67,8 @@ def find_metric(name: str, recorded: Iterable[str] = ()) -> Metric:
             return METRICS[full]
         if full in recorded:
             return Metric(full, full, "", None)
-    raise UserError(f"no metric '{name}'{did_you_mean(name, {*METRICS, *recorded})}")
+    hint = did_you_mean(name, {*METRICS, *recorded}) or "; such as loglik, rmse, crps, accuracy"
+    raise UserError(f"no metric '{name}'{hint}")
 
 
 def check_task(metric: Metric, dataset: str, task: str) -> None:

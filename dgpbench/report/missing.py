@@ -41,11 +41,12 @@ def commands(cells: Iterable[Cell]) -> list[str]:
 
 
 def summary(cells: Iterable[Cell]) -> list[str]:
-    """One line per column that lacks something: how much, and the command that makes it."""
+    """One line per command: columns that lack something, how many runs in how many cells, what makes them."""
     lines = []
     for group in _groups(cells):
-        units = sum(len(cell.missing) for cell in group)
-        lines.append(f"{group[0].place.column}: {units} in {len(group)} cells, {_one_for_all(group)}")
+        columns = ", ".join(dict.fromkeys(cell.place.column for cell in group))
+        units = len({(cell.place.dataset, split) for cell in group for split in cell.missing})
+        lines.append(f"{columns}: {units} in {len(group)} cells, {_one_for_all(group)}")
     return lines
 
 
@@ -54,12 +55,12 @@ def _one_for_all(group: Sequence[Cell]) -> str:
 
 
 def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Cells that lack something, together where one sweep serves them all."""
+    """Cells that lack something, together where one sweep serves them all: columns may share their runs."""
     found: dict[tuple, list[Cell]] = {}
     for cell in cells:
         if cell.missing:
             place = cell.place
-            found.setdefault((place.column, place.experiment, place.overrides, place.case), []).append(cell)
+            found.setdefault((place.words, place.config_dirs, place.case, place.system), []).append(cell)
     return list(found.values())
 
 

@@ -51,12 +51,7 @@ def state_notes(table: Table, idle: int) -> list[str]:
         notes.append(f"ours: {others} splits from results/community/: consistent, not re-run")
     if idle:
         notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
-    reasons: dict[str, list[str]] = {}
-    for cell in table.cells.values():
-        if cell.absent:
-            column = cell.place.row if cell.absent.startswith("no dataset") else cell.place.column
-            reasons.setdefault(cell.absent, []).append(column)
-    notes += [f"{', '.join(dict.fromkeys(where))}: {reason}" for reason, where in reasons.items()]
+    notes += [f"{', '.join(where)}: {reason}" for reason, where in _absent(table).items()]
     failures = [
         f"{at[0]}, {at[1]}, split {split} {text}"
         for at, cell in table.cells.items()
@@ -68,3 +63,17 @@ def state_notes(table: Table, idle: int) -> list[str]:
         *failures[:SHOWN_FAILURES],
         *([f"and {more} more failures: dgpbench show --failed"] if more > 0 else []),
     ]
+
+
+def _absent(table: Table) -> dict[str, list[str]]:
+    """Columns and rows of which no cell can be run, and rows without data, by the reason; single cells that a
+    spec leaves out are said in its own notes."""
+    out: dict[str, list[str]] = {}
+    for axis, names in ((1, table.spec.columns), (0, table.spec.rows)):
+        for name in names:
+            reasons = {cell.absent for at, cell in table.cells.items() if at[axis] == name}
+            if axis == 0:
+                reasons = {why for why in reasons if why and why.startswith("no dataset")} or reasons
+            if len(reasons) == 1 and (reason := reasons.pop()):
+                out.setdefault(reason, []).append(name)
+    return out

@@ -5,7 +5,7 @@ A cell's fields are those of the spec, its row and its column, later ones winnin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -188,12 +188,19 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
     base = {key: value for key, value in tree.items() if key in CELL_FIELDS}
     published = tree.get("published", {})
     rows = [_axis(name, entry) for entry in tree["rows"]]
-    columns = [_axis(name, entry) for entry in tree["columns"]]
+    columns = [_axis(name, entry, {"without"}) for entry in tree["columns"]]
+    for column in columns:
+        if gone := set(column.get("without", ())) - {row["label"] for row in rows}:
+            raise UserError(
+                f"table {name}, {column['label']}: without names no row: {', '.join(sorted(gone))}"
+            )
     places = {}
     for row in rows:
         for column in columns:
             merged = {**CELL_FIELDS, **base, **_fields(row), **_fields(column)}
             merged["overrides"] = tuple(map(str, (*row.get("overrides", ()), *column.get("overrides", ()))))
+            if row["label"] in column.get("without", ()):  # not run there
+                merged |= {"experiment": None, "overrides": ()}
             place = Place(row["label"], column["label"], **merged, published=_wanted(published, row, column))
             places[row["label"], column["label"]] = place
     rest = {key: tree[key] for key in OWN_FIELDS - {"rows", "columns", "published"} if key in tree}
@@ -240,13 +247,13 @@ def _consistent(spec: Spec) -> None:
         )
 
 
-def _axis(name: str, entry: str | dict) -> dict:
+def _axis(name: str, entry: str | dict, more: Iterable[str] = ()) -> dict:
     if not isinstance(entry, str | dict):
         raise UserError(f"table {name}: '{entry}' is neither a dataset nor a mapping such as {{label: ...}}")
     entry = {"dataset": entry} if isinstance(entry, str) else dict(entry)
     if not entry.setdefault("label", entry.get("dataset")):
         raise UserError(f"table {name}: {entry} needs a label")
-    _known(f"table {name}, {entry['label']}", entry, {"label", "published", *CELL_FIELDS})
+    _known(f"table {name}, {entry['label']}", entry, {"label", "published", *more, *CELL_FIELDS})
     _known(f"table {name}, {entry['label']}", entry.get("published") or {}, PUBLISHED_FIELDS)
     return entry
 

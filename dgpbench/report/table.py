@@ -72,15 +72,26 @@ class Table:
 
     @property
     def done(self) -> int:
-        return sum(len(cell.values) for cell in self.cells.values())
+        return sum(len(cell.values) for cell in self._distinct)
 
     @property
     def expected(self) -> int:
-        return sum(cell.expected or 0 for cell in self.cells.values())
+        return sum(cell.expected or 0 for cell in self._distinct)
 
     @property
     def failed(self) -> int:
-        return sum(len(cell.failed) for cell in self.cells.values())
+        return sum(len(cell.failed) for cell in self._distinct)
+
+    @property
+    def _distinct(self) -> list[Cell]:
+        """A cell for each set of runs: those that show other metrics of the same runs are left out."""
+        found: dict[tuple, Cell] = {}
+        for cell in self.cells.values():
+            place = cell.place
+            runs = place.words, place.dataset, place.case, place.system
+            if cell.expected is not None:
+                found.setdefault(runs, cell)
+        return list(found.values())
 
 
 def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Table:

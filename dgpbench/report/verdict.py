@@ -71,18 +71,20 @@ def agreement(cell: Cell, ours: Summary | None, found: Published | None) -> str 
 
 
 def verdict(table: Table, at: tuple[str, str]) -> str | None:
-    """The agreement of a cell; an open one is explained if the run that its spec names agrees with print."""
+    """The agreement of a cell; one beyond 2 is explained if the run that its spec names agrees with print."""
     cell = table.cells[at]
     found = agreement(cell, table.ours(*at), cell.published)
     other = table.explaining.get(at)
-    if found == "open" and other:
+    if found in ("within 3", "open") and other:
         if agreement(other.cell, summarise(other.cell.values.values()), cell.published) == "within 2":
             return "explained"
     return found
 
 
 def counts(verdicts: Iterable[str | None]) -> dict[str, int]:
-    """Cells compared, within 2 and 3 combined standard errors (2 is among 3), explained, open; not judged."""
+    """Cells compared, within 2 combined standard errors and within 3 of them, explained and open; not judged.
+
+    Every compared cell is within 2, explained or open; those within 3 are said besides."""
     found = Counter(verdicts)
     judged = sum(found[kind] for kind in JUDGED)
     return {
@@ -90,6 +92,6 @@ def counts(verdicts: Iterable[str | None]) -> dict[str, int]:
         "within 2 s.e.": found["within 2"],
         "within 3 s.e.": found["within 2"] + found["within 3"],
         "explained": found["explained"],
-        "open": found["open"],
+        "open": found["within 3"] + found["open"],
         "no printed error": found[UNJUDGED],
     }

@@ -55,7 +55,11 @@ def _test(word: str, units: Sequence[Unit]) -> Callable[[dict], bool]:
     if name not in LABELS:
         known = {field for unit in units for field in flatten(unit.record["config"])}
         if units and name not in known:
-            raise UserError(f"no field '{name}' to filter by{did_you_mean(name, known | set(LABELS))}")
+            hint = (
+                did_you_mean(name, known | set(LABELS))
+                or f"; such as {', '.join(LABELS)}, or any setting of run"
+            )
+            raise UserError(f"no field '{name}' to filter by{hint}")
     wanted = [value] if value.startswith("[") else value.split(",")
     if name == "status" and (unknown := [w for w in wanted if w not in STATUSES and not set(w) & set("*?[")]):
         raise UserError(f"no status '{unknown[0]}'{did_you_mean(unknown[0], STATUSES)}")

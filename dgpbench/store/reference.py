@@ -91,7 +91,7 @@ def load(path: str | Path) -> list[Unit]:
         pass
     except (OSError, EOFError, ValueError, zlib.error) as error:
         where = f"record {len(units) + 1} of {path}"
-        raise UserError(f"{where} cannot be read ({error}); restore the file from git") from None
+        raise UserError(f"{where} cannot be read ({error}); restore the file, or make it again") from None
     return units
 
 

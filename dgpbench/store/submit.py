@@ -11,13 +11,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import NamedTuple
 
+from dgpbench.config.budget import budget_of, planned_steps
 from dgpbench.config.keys import likelihood_name
 from dgpbench.config.protocol import own_test
 from dgpbench.config.tree import options, read_option
 from dgpbench.errors import UserError
 from dgpbench.store.layout import RECORD
 from dgpbench.store.scan import Unit, packed_lines, parse, read_record, scan_own
-from dgpbench.store.trust import check_record
+from dgpbench.store.trust import check_record, code_packages
 from dgpbench.store.verify import file_problems
 
 SHARES = (
@@ -85,6 +86,9 @@ def _problems(unit: Unit, known: set[str]) -> Iterator[str]:
     record = unit.record
     if record["status"] != "done":
         yield f"it is {record['status']}; only finished runs are taken"
+    if packages := code_packages([record["config"]]):
+        yield f"it ran code of {', '.join(packages)[:200]}; only models and methods of dgpbench are taken"
+        return
     try:
         check_record(record)
     except ValueError as error:
@@ -122,18 +126,26 @@ def _experiment_problems(record: dict) -> Iterator[str]:
 
 def _size_problems(record: dict) -> Iterator[str]:
     sizes, cfg = record["sizes"], record["config"]
-    rows = cfg["dataset"].get("n")
+    rows = None if cfg["dataset"].get("lower") else cfg["dataset"].get("n")  # of the highest level alone
     train, test = sizes.get("n_train"), sizes.get("n_test")
     if not train or not test:
         yield "it does not say how many rows it was trained and tested on"
         return
+    protocol = cfg["protocol"]
+    if protocol["name"] == "whole":  # every row trains and every row is scored
+        if rows and max(train, test) > rows:
+            yield f"it was trained and tested on {max(train, test):,} rows, and the data have {rows:,}"
+        return
     if rows and train + test > rows:
         yield f"it was trained and tested on {train + test:,} rows, and the data have {rows:,}"
-    share, protocol = cfg["protocol"]["train_fraction"], cfg["protocol"]
+    share, most = protocol["train_fraction"], protocol.get("train_rows")
+    if most and train > most:
+        yield f"it was trained on {train:,} rows, and its protocol allows {most:,}"
     simple = (
         protocol["split_rule"] != "published"
         and not protocol["validation"]
         and not own_test(cfg["dataset"], protocol)
+        and not most
     )
     if rows and simple and abs(train - share * rows) > 1 + 0.02 * rows:
         yield f"it was trained on {train:,} rows, and its protocol gives about {share * rows:,.0f}"
@@ -179,10 +191,12 @@ def _scale_problems(record: dict) -> Iterator[str]:
 
 
 def _training_problems(record: dict) -> Iterator[str]:
-    budget, training = record["config"]["budget"], record["training"]
-    steps, seconds = training.get("steps"), training.get("seconds")
-    if budget["steps"] and not budget["seconds"] and steps is not None and steps != budget["steps"]:
-        yield f"it took {steps:,} training steps, and its budget is {budget['steps']:,}"
+    cfg, training = record["config"], record["training"]
+    steps, seconds, budget = training.get("steps"), training.get("seconds"), budget_of(cfg)
+    wanted = planned_steps(budget, record["sizes"]["n_train"])
+    may_end = budget["seconds"] or budget["stop"] != "none" or cfg["model"].get("own_training")
+    if wanted and steps is not None and (steps > wanted or steps < wanted and not may_end):
+        yield f"it took {steps:,} training steps, and its budget is {wanted:,}"
     whole = not training.get("resumed_from")  # else its times are those of the last part
     if whole and steps and seconds and record["steps_per_second"]:
         if not 0.5 < record["steps_per_second"] * seconds / steps < 2:

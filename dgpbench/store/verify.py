@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dgpbench.config.protocol import is_trial
 from dgpbench.errors import UserError
 from dgpbench.evaluate import calibration, classes
 from dgpbench.store import read
@@ -55,7 +56,7 @@ def _place_problems(results: Path, unit: Unit) -> Iterator[str]:
 def file_problems(unit: Unit) -> Iterator[str]:
     """What is wrong with the companions: content, form, and metrics that do not follow from predictions."""
     record = unit.record
-    if record["status"] == "done" and PARAMS not in record["files"]:
+    if record["status"] == "done" and PARAMS not in record["files"] and not is_trial(record["config"]):
         yield f"it is done, but has no {PARAMS}"
     for name in record["files"]:
         try:

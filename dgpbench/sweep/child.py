@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.progress import Reporter
-from dgpbench.sweep.descendants import end_descendants, set_death_signal
+from dgpbench.sweep.descendants import end_descendants, set_death_signal, share_niceness
 
 LOG = "log.txt"
 LOG_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK  # a link is not followed, a FIFO not waited for
@@ -81,6 +81,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and decides
     _end_with(parent, grace)
+    share_niceness()
     if "" not in sys.path:
         sys.path.append("")  # a user's model in the current folder, which stands in for nothing else
     home = os.getcwd()

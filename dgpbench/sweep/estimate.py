@@ -1,7 +1,7 @@
 """Cost of a sweep, from the times that records have measured; units never measured are counted as such.
 
 Where no record has the very config, another budget of it gives the length of a step; where none has its step,
-the GP model nearest in arithmetic does, in proportion.
+the GP model nearest in arithmetic does, in proportion: one of the same inference if there is any.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dgpbench.store.scan import scan
 from dgpbench.sweep.plan import Plan
 
 NEAREST = 5  # measured models that a guess rests on
+FAR = 30.0  # factor in work beyond which a model of the same inference says less than others nearby
 
 
 def cost_lines(plan: Plan, indices: Sequence[int]) -> list[str]:
@@ -60,7 +61,7 @@ class Measured:
     def __init__(self, plan: Plan, reference: bool | Sequence[Path] = False):
         self.plan = plan
         self.whole, self.rates, self.rests = defaultdict(list), defaultdict(list), defaultdict(list)
-        self.works: list[tuple[str, float, float, float]] = []  # precision, work, seconds of a step, the rest
+        self.works: list[tuple[dict, float, float, float]] = []  # config, work, seconds of a step, the rest
         for unit in scan(plan.results, reference=reference, warn=lambda text: None):
             record = unit.record
             if record["status"] != "done" or record["wall_seconds"] is None:
@@ -72,7 +73,7 @@ class Measured:
                 self.rates[like].append(record["steps_per_second"])
                 self.rests[like].append(rest)
                 if work := step_work(cfg):
-                    self.works.append((cfg["precision"], work, 1 / record["steps_per_second"], rest))
+                    self.works.append((cfg, work, 1 / record["steps_per_second"], rest))
 
     def seconds(self, number: int) -> float | None:
         """Expected seconds of a unit of this config, None if nothing is known."""
@@ -93,15 +94,23 @@ class Measured:
     def _guess(self, cfg: dict) -> tuple[float, float] | None:
         """Seconds of a step and of all else, from the five measured models nearest in work."""
         work = step_work(cfg)
-        alike = [found for found in self.works if found[0] == cfg["precision"]] or self.works
-        if not work or not alike:
+        if not work or not self.works:
             return None
+        own = cfg["inference"]["name"]
+        same = [
+            found
+            for found in self.works
+            if found[0]["inference"]["name"] == own and 1 / FAR < found[1] / work < FAR
+        ]
+        same = same or self.works
+        alike = [found for found in same if found[0]["precision"] == cfg["precision"]] or same
         near = sorted(alike, key=lambda found: abs(math.log(found[1] / work)))[:NEAREST]
         return median(step * work / other for _, other, step, _ in near), median(rest for *_, rest in near)
 
 
 def step_work(cfg: dict) -> float | None:
-    """Products of a training step of a GP model, roughly: M^2 per row and GP of a layer, and M^3 per GP."""
+    """Products of a training step of a GP model, roughly: M^2 per row and GP of a layer, and M^3 per GP, as
+    often as a sampler takes gradients in a step."""
     model, rows = cfg["model"], cfg["dataset"].get("n")
     if "num_inducing" not in model or "layers" not in model or not rows or not cfg["dataset"].get("d"):
         return None
@@ -113,7 +122,10 @@ def step_work(cfg: dict) -> float | None:
     width = model["width"] or min(model["max_width"] or math.inf, cfg["dataset"]["d"])
     inner = min(model.get("inner_gps") or width, width)
     gps = [inner] * (model["layers"].count("gp") - 1) + [1]
-    return sum((2 + count) * inducing**2 * columns + (3 + 3 * count) * inducing**3 for count in gps)
+    gradients = cfg["inference"].get("leapfrog", 1) * cfg["inference"].get("chains", 1)
+    return gradients * sum(
+        (2 + count) * inducing**2 * columns + (3 + 3 * count) * inducing**3 for count in gps
+    )
 
 
 def _like(cfg: dict, data_hash: str | None) -> tuple:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from itertools import product
@@ -21,6 +22,7 @@ from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.settings import settings_of
 
 NOT_SWEPT = ("launcher", "paths")
+MOST = 1_000_000  # units of a sweep
 
 
 def make_plan(
@@ -96,7 +98,16 @@ def axes_of(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, li
     if "all" in splits and len(splits) > 1:
         raise UserError("split=all stands alone; it means every split of the protocol")
     numbers = None if splits == ["all"] else whole_numbers("split", splits)
-    return axes, numbers, whole_numbers("seed", axes.pop("seed", []))
+    seeds = whole_numbers("seed", axes.pop("seed", []))
+    _check_size(math.prod(map(len, [*axes.values(), splits, seeds or [0]])))
+    return axes, numbers, seeds
+
+
+def _check_size(units: int) -> None:
+    if units > MOST:
+        raise UserError(
+            f"{units:,} combinations are too many for one sweep; at most {MOST:,}: shorten its lists"
+        )
 
 
 def values_of(override, text: str, names: Sequence[str]) -> list[str]:
@@ -109,10 +120,23 @@ def values_of(override, text: str, names: Sequence[str]) -> list[str]:
         return found
     if override.is_sweep_override() and not (override.is_discrete_sweep()):
         raise UserError(f"'{text}' has no list of values; use name=a,b,c or name=range(0,10)")
+    if override.is_range_sweep():
+        _check_size(length := _length(override.value()))
+        if not length:
+            raise UserError(
+                f"'{text}' holds no value; range(a,b) goes from a up to b - 1, so a must be below b"
+            )
     if override.is_sweep_override():
         found = [str(value) for value in override.sweep_iterator(transformer=Transformer.encode)]
         return list(dict.fromkeys(found))
     return [text.partition("=")[2]]
+
+
+def _length(values) -> int:
+    """How many values a range has, without listing them."""
+    if not values.step:
+        return 0
+    return max(0, math.ceil((values.stop - values.start) / values.step))
 
 
 def whole_numbers(name: str, values: Sequence[str]) -> list[int]:

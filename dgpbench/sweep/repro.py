@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean, median
 from typing import NamedTuple
 
 from dgpbench.errors import UserError
@@ -140,15 +141,34 @@ class Reference:
 
 
 class Costs:
-    """Expected seconds of the units of a plan."""
+    """Expected seconds of the units of a plan, from earlier records and from the units that end meanwhile."""
 
     def __init__(self, plan: Plan, known: Sequence[Path] = ()):
         self.plan = plan
         measured = Measured(plan, known)
         self.by_config = [measured.seconds(number) for number in range(len(plan.configs))]
+        self.here: dict[int, list[float]] = defaultdict(list)  # seconds of units that ended, by config
+        self.paces: dict[str, list[float]] = defaultdict(list)  # the same over those expected, by inference
+
+    def learn(self, index: int, seconds: float) -> None:
+        """Take the time of a unit that has ended: for its config, and for the others of its inference, which
+        may be slower than was guessed, on a machine slower than that of the records."""
+        number = self.plan.units[index].config
+        self.here[number].append(seconds)
+        if expected := self.by_config[number]:
+            self.paces[self._inference(number)].append(seconds / expected)
+
+    def _inference(self, number: int) -> str:
+        return self.plan.configs[number]["inference"]["name"]
 
     def one(self, index: int) -> float | None:
-        return self.by_config[self.plan.units[index].config]
+        number = self.plan.units[index].config
+        if number in self.here:
+            return fmean(self.here[number])
+        expected, all_paces = self.by_config[number], [pace for own in self.paces.values() for pace in own]
+        if expected is None or not all_paces:
+            return expected
+        return expected * median(self.paces.get(self._inference(number)) or all_paces)
 
     def text(self, index: int) -> str:
         """'dgp2 kin8nm split 0 (dsvi2017_dgp2_shared), about 0:45:00'."""
@@ -207,6 +227,9 @@ class Publisher(Watcher):
     def ended(self, index: int, status: str, reason: str | None) -> None:
         super().ended(index, status, reason)
         self.reference.publish(index)
+        unit = find_record(self.plan, index) if status == "done" else None
+        if unit and unit.record["wall_seconds"]:
+            self.costs.learn(index, unit.record["wall_seconds"])
 
 
 def seconds_of(text: str) -> float:
@@ -214,4 +237,7 @@ def seconds_of(text: str) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UserError(f"'{text}' is no length of time; write 2h, 90m, 1h30m or 45s")
-    return sum(float(number) * UNITS[unit] for number, unit in parts)
+    seconds = sum(float(number) * UNITS[unit] for number, unit in parts)
+    if not seconds:
+        raise UserError(f"{text} leaves no time to run anything; --dry-run lists what there is to do")
+    return seconds

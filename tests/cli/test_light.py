@@ -60,3 +60,37 @@ def _processor_seconds() -> float:
     """Time that our children have computed, which a busy machine does not stretch."""
     times = os.times()
     return times.children_user + times.children_system
+
+
+REFUSED = {  # by the config alone, and by the data
+    "model=gpr likelihood=student_t": "whose noise is Gaussian",
+    "model=gfitc likelihood=softmax": "whose link is the probit",
+    "model=gpmc budget.steps=10": "leaves 5 samples behind",
+    "model=gpmc budget.steps=null budget.seconds=5": "counts its burn-in in steps",
+    "model=mc_dropout model.hidden=[]": "leaves nothing to drop",
+    "model=mdn inference.samples=5": "its likelihood is exact",
+    "model=cvae_50 model.dropout=0.5 model.hidden=[]": "needs hidden units to drop",
+    "model=deep_ensemble inference=iwvi": "has no natural gradients",
+    "model=dgp2 likelihood=bernoulli": "does not fit arm8, whose task is regression",
+    "model=sgp likelihood=poisson": "needs targets that are whole numbers",
+    "model=vgp likelihood=softmax": "does not fit arm8",
+    "model=ep_gpc": "is for binary; dataset arm8 is regression",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_run_that_cannot_be_is_refused_without_tensorflow(words, tmp_path):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "DGPBENCH_RESULTS": str(tmp_path)}
+    data = ["dataset=arm8", "dataset.n=100", f"paths.datasets={tmp_path}"]
+    began = _processor_seconds()
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, "tensorflow,gpflow", "run", *data, *words.split()],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+    seconds = _processor_seconds() - began
+    assert done.stderr.splitlines()[-1] == "[] 2", done.stderr
+    assert REFUSED[words] in done.stderr
+    assert seconds < 3.0  # 1 measured; TensorFlow takes 5

@@ -51,6 +51,21 @@ def test_columns_go_by_name_in_any_order_with_others_beside_them(run, capsys, tm
     np.testing.assert_allclose(predicted(capsys, run.key[:8], "bare.csv")["sd"], expected.sd, rtol=1e-9)
 
 
+def test_the_level_of_each_row_stands_before_its_prediction(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = regression(40)
+    data["fidelity"] = np.arange(40) % 2
+    write_csv(tmp_path / "own.csv", data)
+    words = ("dataset=csv", "dataset.path=own.csv", "dataset.target=y", "dataset.drop=[z]", "model=linear")
+    run = dgpbench.run(*words, "dataset.level=fidelity")
+    new = regression(4, seed=5)
+    new["fidelity"] = np.array([1, 0, 0, 1])
+    write_csv(tmp_path / "new.csv", new)
+    found = predicted(capsys, run.key[:8], "new.csv")
+    assert list(found)[:3] == ["fidelity", "mean", "sd"]
+    np.testing.assert_array_equal(found["fidelity"], [1, 0, 0, 1])
+
+
 def test_parquet_levels_and_an_output_file(run, capsys, tmp_path):
     import pandas as pd
 

@@ -90,6 +90,13 @@ def test_settings_of_images_need_images(config):
         load_split(config({"name": "strokes", "per_class": 2}))
 
 
+def test_images_that_cannot_be_had_name_images_that_can(tmp_path):
+    with pytest.raises(
+        UserError, match=r"images_background.zip .* dataset=digits_images .* dataset=strokes_images"
+    ):
+        _split(tmp_path, "dataset=omniglot_images", f"paths.mirror={tmp_path}")
+
+
 # ---- Omniglot -------------------------------------------------------------------------------------------
 
 

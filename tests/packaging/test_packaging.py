@@ -110,3 +110,17 @@ def test_the_lock_of_the_docs_is_complete():
 def test_ci_runs_the_tests():
     script = ROOT / ".ci" / "run"
     assert "make test" in script.read_text() and os.access(script, os.X_OK)
+
+
+def test_one_version_everywhere():
+    from dgpbench import __version__
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert str(citation["version"]) == __version__
+    assert f"dgpbench {__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_names_of_test_modules_are_unique():
+    """Test folders are no packages: two modules of one name stop the whole run, though each folder passes."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert sorted(names) == sorted(set(names))

@@ -92,7 +92,7 @@ def test_three_ranges_of_the_same_curves():
 
 
 def test_figures_say_what_they_lack():
-    with pytest.raises(Nothing, match="experiment=omniglot_density; it lacks data: Omniglot's two zip files"):
+    with pytest.raises(Nothing, match="experiment=omniglot_density; data: Omniglot's two zip files"):
         figures.make(figures.find("4.5"), [])
     with pytest.raises(Nothing, match="has its parameters here"):
         figures.make(figures.find("4.7"), [_curve("ngd", [1.0])])

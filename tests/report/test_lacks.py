@@ -9,7 +9,7 @@ from dgpbench.report.figures.picture import Nothing
 from dgpbench.report.load import tables_of
 from dgpbench.report.overview import overview
 
-THESIS = [f"{c}.{i}" for c, n in ((1, 4), (2, 4), (3, 8), (4, 4), (5, 7), (6, 4)) for i in range(1, n + 1)]
+THESIS = [f"{c}.{i}" for c, n in ((1, 4), (2, 4), (3, 8), (4, 8), (5, 7), (6, 4)) for i in range(1, n + 1)]
 DSVI = ["dsvi1", "dsvi2"]
 MATTHEWS = [f"matthews{c}.{i}" for c, n in ((1, 3), (2, 4), (4, 7), (5, 4), (6, 4)) for i in range(1, n + 1)]
 COMPOSITIONAL = [f"ustyuzhaninov{i}" for i in (*range(1, 7), "A", "D1", *(f"E{k}" for k in range(1, 7)))]
@@ -76,5 +76,16 @@ def test_the_list_says_what_figures_lack(tmp_path, capsys, monkeypatch):
     assert lines["2.2"].endswith("; not drawn: a diagram of the model: nothing to compute")
     assert lines["2.4"].endswith("; lacks runs of table S7")
     assert lines["5.7"].endswith("; lacks runs with dataset=pol,bike,keggdirected,houseelectric")
+    assert "lacks runs with experiment=omniglot_density; data: Omniglot's two zip files" in lines["4.5"]
     assert "lacks data: the heartbeats" in lines["ustyuzhaninov6"]
     assert lines["slides-results"] == "The same as 2.4; lacks runs of table S7"
+
+
+def test_figures_that_records_alone_do_not_make_are_no_complete_ones(tmp_path, capsys, monkeypatch):
+    """4.7 needs parameters, Matthews' 5.1 pairs of runs: the records that come with dgpbench have neither."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["figures", "--list"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert "runs here with experiment=ones100_*: published records come without parameters" in lines["4.7"]
+    assert "lacks pairs of runs with model=sgp" in lines["matthews5.1"]
+    assert lines["4.8"].endswith("100 ones")

@@ -13,7 +13,7 @@ from dgpbench.report import specs
 from dgpbench.report.cells import Records, cell_key
 from dgpbench.report.compare import comparison
 from dgpbench.report.load import load_tables, tables_of
-from dgpbench.report.missing import commands, run_command
+from dgpbench.report.missing import commands, run_command, summary
 from dgpbench.report.table import build
 from dgpbench.store.scan import scan
 
@@ -70,6 +70,18 @@ def test_commands_of_what_is_missing():
     assert commands([single]) == [
         "dgpbench sweep experiment=dsvi2017_sgp budget.steps=100000 dataset=song split=0"
     ]
+
+
+def test_columns_that_share_runs_share_a_command_and_count_them_once():
+    """Table 4.2: test, train and variance of one run are three columns."""
+    table = table_of([], "4.2")
+    lines = summary(table.cells.values())
+    assert sum("experiment=mnist_density_cvae_opt dataset.per_class=2 " in line for line in lines) == 1
+    (line,) = [line for line in lines if "gp_opt dataset.per_class=2 " in line]
+    assert line.startswith(
+        "GP-CDE opt. test, GP-CDE opt. train, GP-CDE opt. variance: 1 in 3 cells, dgpbench "
+    )
+    assert len(commands(table.cells.values())) == len(set(commands(table.cells.values()))) == table.expected
 
 
 def test_seeds_of_one_split_count_once_with_their_mean():
@@ -298,7 +310,7 @@ def test_columns_of_plain_overrides(tmp_path):
     table = build(spec, Records(found))
     assert table.ours("boston", "small").mean == -2.0 and table.cells["boston", "small"].expected == 20
     assert table.cells["boston", "mine"].expected == 20
-    assert table.cells["boston", "theirs"].absent == "dgpbench has no experiment for this"
+    assert table.cells["boston", "theirs"].absent == "from print only, dgpbench does not run it"
     command = commands([table.cells["boston", "mine"]])
     assert command == [f"dgpbench sweep --config-dir {tmp_path} model=mine dataset=boston"]
     without = build(specs.load(str(file)), Records(found)).cells["boston", "mine"]

@@ -191,17 +191,20 @@ def test_a_results_folder_without_records_still_shows_the_published(capsys, tmp_
 
 
 SCRIPT = """
-import sys, time
+import gzip, json, sys, time
 from pathlib import Path
 from dgpbench.report import load, specs
 from dgpbench.report.views import side_by_side
 began = time.process_time()  # of this process: what else the machine does is not its fault
+with gzip.open(Path(sys.argv[1]) / "reference" / "many.jsonl.gz", "rt") as lines:
+    parsed = sum(bool(json.loads(line)) for line in lines)
+floor, began = time.process_time() - began, time.process_time()
 units = load.scan(Path(sys.argv[1]))
 (table,) = load.tables_of([specs.load("S7")], units, Path(sys.argv[1]))
 grid = side_by_side(table)
 seconds = time.process_time() - began
 heavy = [name for name in ("tensorflow", "gpflow", "matplotlib", "sklearn") if name in sys.modules]
-print(seconds, len(units), table.done, sum(len(variant.values) for variant in table.variants), heavy)
+print(seconds, floor, len(units), table.done, sum(len(variant.values) for variant in table.variants), heavy)
 """
 
 
@@ -210,8 +213,9 @@ def digest(*parts):
 
 
 @pytest.mark.slow
-def test_ten_thousand_records_in_under_five_seconds_without_tensorflow(tmp_path):
-    """8 datasets x 7 models x 20 splits, the rest variants with another M."""
+def test_ten_thousand_records_are_checked_and_tabled_without_tensorflow(tmp_path):
+    """8 datasets x 7 models x 20 splits, the rest variants with another M; in the time that the plain parser
+    takes for some more passes (0.4 s each where a whole table took 3.7 s), however fast the machine."""
     datasets, found = specs.load("S7").rows, []
     splits = {
         "linear": (20,),
@@ -238,11 +242,11 @@ def test_ten_thousand_records_in_under_five_seconds_without_tensorflow(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)], env=env, capture_output=True, text=True
     )
-    seconds, records, cells, strays, heavy = done.stdout.split(maxsplit=4)
+    seconds, floor, records, cells, strays, heavy = done.stdout.split(maxsplit=5)
     assert int(records) == 8 * (7 * 20 + 5 * 11 * 22) == 10_800, done.stderr
     assert (int(cells), int(strays)) == (7 * 8 * 20, 8 * 5 * 11 * 22)
     assert heavy.strip() == "[]"
-    assert float(seconds) < 5, seconds
+    assert float(seconds) < 14 * float(floor), (seconds, floor)  # 9 measured
 
 
 @pytest.mark.slow

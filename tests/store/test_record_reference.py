@@ -35,7 +35,7 @@ def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path):
     publish([unit(k) for k in range(3)], path)
     for damaged in (path.read_bytes()[:-20], gzip.compress(b'{"schema": 1}\n')):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match="restore the file from git"):
+        with pytest.raises(UserError, match="restore the file, or make it again"):
             publish([unit(5)], path)
         assert path.read_bytes() == damaged
 

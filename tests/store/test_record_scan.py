@@ -124,7 +124,7 @@ def test_a_cut_reference_file_is_named(tmp_path, warned):
 
 
 @pytest.mark.slow
-def test_ten_thousand_records_are_scanned_in_seconds(tmp_path):
+def test_ten_thousand_records_are_scanned_about_as_fast_as_they_are_parsed(tmp_path):
     trace = [[100 * i, 0.123456 * i, -12345.678 + i] for i in range(200)]
     record = make_record(training={"trace": trace})
     head = dumps(record).rpartition('"checksum"')[0]
@@ -135,8 +135,11 @@ def test_ten_thousand_records_are_scanned_in_seconds(tmp_path):
         seal = hashlib.sha256(own.encode()).hexdigest()
         (folder / "record.json").write_text(f'{own}"checksum": "{seal}"\n}}\n')
     start = time.process_time()
-    assert len(scan(tmp_path)) == 10_000
-    assert time.process_time() - start < 5
+    parsed = [json.loads(path.read_text()) for path in tmp_path.glob("*/*/*/*/record.json")]
+    floor, start = time.process_time() - start, time.process_time()
+    assert len(scan(tmp_path)) == len(parsed) == 10_000
+    took = time.process_time() - start
+    assert took < 2 * floor, (took, floor)  # 0.75 measured: 2.7 s and 3.6 s
 
 
 def test_reading_imports_nothing_heavy():

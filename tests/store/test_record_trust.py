@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from test_record_hostile import no_longer_than, words
@@ -11,8 +12,9 @@ from dgpbench.cli import main
 from dgpbench.config import compose, config_key, run_key
 from dgpbench.experiment import run_unit
 from dgpbench.store import read
-from dgpbench.store.scan import scan
+from dgpbench.store.scan import Unit, scan
 from dgpbench.store.schema import dumps
+from dgpbench.store.verify import file_problems
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +206,12 @@ def test_a_record_sends_nobody_to_an_address_of_its_own(theirs, capsys):
     forge(theirs, change)
     assert main(["rescore", "--results", str(theirs)]) == 1
     assert "addresses to fetch it from; if you trust them, add --allow mine" in capsys.readouterr().err
+
+
+NO_PARAMETERS = "it is done, but has no params.npz"
+
+
+@pytest.mark.parametrize("evaluate, problems", [("validation", []), ("test", [NO_PARAMETERS])])
+def test_trials_of_tune_have_no_parameters_and_other_runs_do(evaluate, problems):
+    record = {"status": "done", "files": {}, "config": {"protocol": {"evaluate": evaluate}}}
+    assert list(file_problems(Unit(record, Path("record.json")))) == problems

@@ -3,6 +3,7 @@
 import copy
 import gzip
 import math
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from dgpbench.store.schema import build_record
 from dgpbench.store.seal import dumps_line
 from dgpbench.store.submit import check
 
+REFERENCE = Path(__file__).resolve().parents[2] / "results/reference"
 SCALE = math.log(9.1863)  # of boston's targets
 
 
@@ -97,7 +99,7 @@ FORGERIES = {
     longer: "it took 100,000 training steps, and its budget is 20,000",
     shifted: "another deviation of the targets than the catalogue's",
     impossible: "test_coverage95 is 1.2",
-    with_code: "is code of others",
+    with_code: "it ran code of mine; only models and methods of dgpbench are taken",
 }
 
 
@@ -107,6 +109,53 @@ def test_a_forged_record_is_refused_with_the_reason(tmp_path, forge):
     taken, (refusal,) = check(packed(tmp_path / "x.jsonl.gz", forged, honest(1)), [])
     assert [unit.record["split"] for unit in taken] == [1]
     assert FORGERIES[forge] in refusal.reason and refusal.place.endswith("line 1")
+
+
+def longer_than_it_grows(record):
+    """The default budget grows with the rows, to 13,576 steps on kin8nm."""
+    record["config"]["budget"] |= {"steps": 5000, "growth": "sqrt", "max_steps": 20_000}
+    record["sizes"]["n_train"], record["training"]["steps"] = 455, 5001
+    return keyed(record)
+
+
+def more_rows_than_allowed(record):
+    record["config"]["protocol"]["train_rows"] = 100
+    return keyed(record)
+
+
+@pytest.mark.parametrize(
+    ("forge", "reason"),
+    [
+        (longer_than_it_grows, "it took 5,001 training steps, and its budget is 5,000"),
+        (more_rows_than_allowed, "it was trained on 455 rows, and its protocol allows 100"),
+    ],
+)
+def test_budgets_that_grow_and_rows_that_are_limited(tmp_path, forge, reason):
+    _, (refusal,) = check(packed(tmp_path / "x.jsonl.gz", forge(copy.deepcopy(honest()))), [])
+    assert reason in refusal.reason
+
+
+def test_runs_that_may_end_early_and_whole_data_are_taken(tmp_path):
+    """A converged budget, a classic by L-BFGS, the posterior of all rows, few training rows, levels."""
+    records = [copy.deepcopy(honest(split)) for split in range(5)]
+    converged, classic, whole, few, levels = records
+    converged["config"]["budget"]["stop"] = "converged"
+    classic["config"]["model"]["own_training"] = True
+    for record in (converged, classic):
+        record["training"]["steps"], record["steps_per_second"] = 10_000, 100.0
+    whole["config"]["protocol"]["name"] = whole["protocol"] = "whole"
+    whole["sizes"] |= {"n_train": 506, "n_test": 506}
+    few["config"]["protocol"]["train_rows"], few["sizes"] = 100, {**few["sizes"], "n_train": 100}
+    levels["config"]["dataset"] |= {"n": 100, "lower": 400}  # rows of lower levels are not among n
+    taken, refused = check(packed(tmp_path / "x.jsonl.gz", *map(keyed, records)), [])
+    assert not refused and len(taken) == 5
+
+
+@pytest.mark.slow
+def test_all_records_that_come_with_dgpbench_verify():
+    for path in sorted(REFERENCE.glob("*.jsonl.gz")):
+        taken, refused = check(path, [])
+        assert taken and not refused, (path.name, refused[:3])
 
 
 def test_a_broken_seal_and_a_second_copy_are_refused(tmp_path):

@@ -1,6 +1,9 @@
 """How many workers a machine takes, a GPU for each, and units whose key has the machine in it."""
 
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from sweep_tools import data, misbehaving, records, status, sweep, write_data
@@ -84,6 +87,18 @@ def test_the_gpu_of_a_worker_is_in_its_environment(tmp_path, gpu, seen):
         assert env["CUDA_VISIBLE_DEVICES"] == seen and env["OMP_NUM_THREADS"] == "2"
     finally:
         child.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the system has no autogroups")
+def test_a_nice_worker_is_nice_in_a_session_of_its_own():
+    script = (
+        "import os; from dgpbench.sweep.descendants import share_niceness; os.nice({}); share_niceness(); "
+    )
+    script += "print(open('/proc/self/autogroup').read())"
+    for nice in (0, 7):
+        command = [sys.executable, "-c", script.format(nice)]
+        done = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=True)
+        assert done.stdout.strip().endswith(f"nice {nice}")
 
 
 @pytest.mark.slow

@@ -115,6 +115,33 @@ def test_the_agenda_says_what_is_left_and_what_it_costs(tmp_path, monkeypatch):
     ]
 
 
+METHODS = (("sgp", "fast"), ("dgp2", "fast"), ("sgp", "sghmc"))
+
+
+def test_costs_learn_from_the_units_that_end(tmp_path, monkeypatch):
+    """The mean of a config's own units; else the expected time, by the pace of its inference or of all."""
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    words = [
+        "model=linear",
+        "model=sgp inference=fast",
+        "model=dgp2 inference=fast",
+        "model=sgp inference=sghmc",
+    ]
+    path = cells(tmp_path, *(line(tmp_path, "a", *each.split(), "split=0,1") for each in words))
+    plan, _, _ = joint_plan(read_cells(path), [], fetch=True, note=print)
+    costs, firsts = Costs(plan), (0, 2, 4, 6)
+    costs.by_config = [10.0, 20.0, 30.0, None]
+    assert [costs.one(i) for i in firsts] == [10.0, 20.0, 30.0, None]
+    costs.learn(2, 80.0)
+    assert [costs.one(i) for i in firsts] == [40.0, 80.0, 120.0, None]
+    costs.learn(3, 40.0)  # its pace was 4, is 3 on the median of 4 and 2
+    assert [costs.one(i) for i in firsts] == [30.0, 60.0, 90.0, None]
+    costs.learn(0, 10.0)
+    costs.learn(6, 7.0)
+    assert [costs.one(i) for i in firsts] == [10.0, 60.0, 90.0, 7.0]
+
+
 def test_cells_without_data_are_named_with_the_reason_and_the_others_planned(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DGPBENCH_DATASETS", str(tmp_path / "empty"))

@@ -195,6 +195,11 @@ def test_a_step_never_measured_costs_in_proportion_to_its_products(tmp_path, mon
     assert step_work(deep.configs[0]) == work
     expected = 1000 / 50 * work / step_work(small.configs[0]) + 20
     assert Measured(deep, reference=False).seconds(0) == pytest.approx(expected)
+    other = {"steps_per_second": 5.0, "wall_seconds": 220.0, "training": {"seconds": 200.0}}
+    sampled = make_plan([*words, "inference=sghmc", "split=0"], fetch=False, note=print)
+    keys = {"key": sampled.units[0].key, "config_key": sampled.config_key(0), "data_hash": sampled.hashes[0]}
+    write_unit(sampled.results, build_record(sampled.config(0), status="done", **keys, **other))
+    assert Measured(deep, reference=False).seconds(0) == pytest.approx(expected)  # not by another inference
     trees = make_plan([*words[:2], "model=random_forest"], fetch=False, note=print)
     assert Measured(trees, reference=False).seconds(0) is None
 

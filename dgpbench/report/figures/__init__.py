@@ -62,6 +62,7 @@ KINDS = {
 FILES = {  # what a kind takes beside the record, which published records come without
     **dict.fromkeys(("density", "projection", "marginals", "fidelities"), "draws"),
     **dict.fromkeys(("functions", "boundaries", "images", "sequences", "contours", "places"), "parameters"),
+    **dict.fromkeys(("latent_means", "label_samples"), "parameters"),
     "intensity": "rates",
 }
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dgpbench.report.figures.picture import Nothing, Picture, panels
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KINDS = {
     "clamped": "trained minus clamped inducing inputs, both sampled",
@@ -21,8 +24,8 @@ def kind_of(config: dict) -> str:
     return "clamped" if inference["start"]["inducing"] == "fixed" else "sampled"
 
 
-def differences(units) -> pd.DataFrame:
-    """against, dataset, M, mean difference of the test log-likelihood, its standard error, pairs."""
+def pairs(units) -> list[dict]:
+    """against, dataset, M, gain: the differences of single pairs of runs."""
     found: dict[tuple, dict[str, float]] = {}
     for unit in units:
         record, config = unit.record, unit.record["config"]
@@ -30,13 +33,19 @@ def differences(units) -> pd.DataFrame:
             continue
         place = record["dataset"], config["model"]["num_inducing"], record["split"], config["seed"]
         found.setdefault(place, {})[kind_of(config)] = record["metrics"]["test_loglik"]
-    rows = [
+    return [
         {"against": kind, "dataset": place[0], "M": place[1], "gain": each["sampled"] - each[kind]}
         for place, each in found.items()
         for kind in KINDS
         if "sampled" in each and kind in each
     ]
-    if not rows:
+
+
+def differences(units) -> pd.DataFrame:
+    """against, dataset, M, mean difference of the test log-likelihood, its standard error, pairs."""
+    import pandas as pd
+
+    if not (rows := pairs(units)):
         raise Nothing(
             "no pair of runs of model=sgp with inference=sgpmc and with another inference, or with "
             "inference.start.inducing=fixed, on one split with one model.num_inducing"
