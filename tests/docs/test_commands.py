@@ -1,0 +1,64 @@
+"""Commands in README.md and docs/commands.md are known to dgpbench, and links in README.md lead somewhere."""
+
+import re
+import shlex
+
+import docs_page
+import pytest
+
+from dgpbench.cli import VERBS
+from dgpbench.config import compose
+from dgpbench.config.tree import config_folders
+from dgpbench.sweep.planner import axes_of
+
+README = (docs_page.ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    "README.md": README,
+    "commands.md": (docs_page.ROOT / "docs/commands.md").read_text(encoding="utf-8"),
+}
+LINES = re.findall(r"^    dgpbench (\w+)(.*)$", "\n".join(PAGES.values()), re.M)
+ROW = re.compile(r"^\| (`[^|]*=[^|]*`.*?) \|", re.M)
+
+
+def words_of(rest: str) -> list[str]:
+    """Settings on a command line, without those of files that a reader would have."""
+    words = shlex.split(rest, comments=True)
+    return [word.replace(",mine", "") for word in words if re.match(r"[\w.]+=", word) and "log(" not in word]
+
+
+def test_readme_begins_with_what_a_newcomer_types():
+    assert "\n    make run " in README and "\n    make test " in README and len(README.splitlines()) <= 160
+
+
+@pytest.mark.parametrize("verb, rest", LINES, ids=lambda text: text.strip()[:60])
+def test_every_word_is_known(verb, rest):
+    assert verb in VERBS
+    if verb == "run":
+        compose(words_of(rest))
+    elif verb in ("sweep", "compare", "active"):
+        axes, _, _ = axes_of(words_of(rest), config_folders(()))
+        for name, values in axes.items():
+            for value in values:
+                compose([f"{name}={value}"])
+
+
+@pytest.mark.parametrize("cell", ROW.findall(PAGES["commands.md"]))
+def test_the_settings_most_used_compose(cell):
+    for text in re.findall(r"`([^`]*=[^`]*)`", cell):
+        compose(text.split())
+
+
+def test_every_command_is_on_the_page_of_commands():
+    assert set(VERBS) - {verb for verb, _ in LINES} <= {"worker", "completion"}
+
+
+def test_links_of_the_readme():
+    for link in re.findall(r"\]\(([^)]+)\)", README):
+        path, _, anchor = link.partition("#")
+        text = (docs_page.ROOT / path).read_text(encoding="utf-8") if path.endswith(".md") else ""
+        assert (docs_page.ROOT / path).is_file(), link
+        heads = [
+            re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-")
+            for head in re.findall(r"^#+ (.*)$", text, re.M)
+        ]
+        assert not anchor or anchor in heads, link
