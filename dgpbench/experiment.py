@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
@@ -35,13 +35,15 @@ from dgpbench.store.write import ensure_writable, write_unit
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 
 
-def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bool]:
+def run_unit(
+    cfg: dict, *, force: bool = False, reporter=None, stopped: Callable[[], Interrupted | None] = lambda: None
+) -> tuple[Unit, bool]:
     """Train, evaluate and record what `cfg` describes; returns the unit and whether it was done before.
 
     A failure of any kind is recorded with its reason. UserError and Interrupted are raised to the caller.
+    `stopped`: what a signal's handler has raised, which native code under import turns into other errors.
     """
-    reporter = reporter or Silent()
-    notes: list[str] = []
+    reporter, notes = reporter or Silent(), []
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
     refuse(cfg)
@@ -66,8 +68,7 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
 
     forget_peak_memory()
     began = time.perf_counter()
-    outcome: dict = {"status": "done"}
-    companions: dict = {}
+    outcome, companions = {"status": "done"}, {}
     try:
         with _same_folder():
             trained = model.fit(split, run)
@@ -88,14 +89,13 @@ def run_unit(cfg: dict, *, force: bool = False, reporter=None) -> tuple[Unit, bo
         raise
     except Diverged as error:
         outcome = {"status": "diverged", "reason": str(error), "training": {"recoveries": run.recoveries}}
-    except Interrupted as error:
-        _write(cfg, facts | {"status": "interrupted", "reason": str(error)}, began, notes, {}, force)
-        raise
-    except OSError as error:
-        if error.errno in DISK_FAULTS:
-            raise UserError(disk_fault(error)) from error
-        outcome = _failure(error)
     except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
+        if interrupted := error if isinstance(error, Interrupted) else stopped():
+            facts |= {"status": "interrupted", "reason": str(interrupted)}
+            _write(cfg, facts, began, notes, {}, force)
+            raise interrupted from None
+        if isinstance(error, OSError) and error.errno in DISK_FAULTS:
+            raise UserError(disk_fault(error)) from error
         outcome = _failure(error)
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":

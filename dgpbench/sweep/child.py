@@ -106,14 +106,11 @@ def run_order(order: dict, answers: Answers) -> dict:
 
     with _Log(Path(order["folder"])), _Clock(order["timeout"]) as clock:
         try:
-            unit, before = run_unit(order["config"], force=order["force"], reporter=Talking(answers))
+            talk = Talking(answers)
+            unit, before = run_unit(order["config"], force=order["force"], reporter=talk, stopped=_stopped)
             return _answer(unit.record["status"], unit.record["reason"], recorded=True, before=before)
         except Interrupted as error:
-            if clock.over:
-                minutes = f"{order['timeout'] / 60:g} minutes"
-                reason = f"took more than {minutes} (launcher.timeout); {str(error).partition(';')[0]}"
-                return _answer("timeout", f"{reason}; with more time, --retry failed runs it on")
-            return _answer("interrupted", str(error))
+            return _halt(error, order, clock)
         except UserError as error:
             traceback.print_exc()
             if getattr(error.__cause__, "errno", None) in DISK_FAULTS:
@@ -128,12 +125,23 @@ def run_order(order: dict, answers: Answers) -> dict:
             return _answer("oom", f"MemoryError: {error}")
         except Exception as error:  # noqa: BLE001 - a fact about the unit; the others must go on
             traceback.print_exc()
+            if stopped := _stopped():
+                return _halt(stopped, order, clock)
             first = (str(error).splitlines() or ["no message"])[0]
             return _answer("failed", f"{type(error).__name__}: {first}", traceback=traceback.format_exc())
 
 
 def _answer(status: str, reason: str | None, recorded: bool = False, **more) -> dict:
     return {"status": status, "reason": reason, "recorded": recorded, **more}
+
+
+def _halt(error: Interrupted, order: dict, clock: _Clock) -> dict:
+    """The answer for a unit that a signal has stopped: its own clock's, or another."""
+    if not clock.over:
+        return _answer("interrupted", str(error))
+    minutes = f"{order['timeout'] / 60:g} minutes"
+    reason = f"took more than {minutes} (launcher.timeout); {str(error).partition(';')[0]}"
+    return _answer("timeout", f"{reason}; with more time, --retry failed runs it on")
 
 
 class _Log:
@@ -182,12 +190,20 @@ class _Clock:
             self.timer.cancel()
 
 
+_raised: list[Interrupted] = []  # by `_stop`: at most one
+
+
 def _stop(number, frame) -> None:
     """Outside of training, where the engine has its own handler, a signal ends the unit at once; further ones
     do not disturb the end."""
     signal.signal(number, signal.SIG_IGN)
     text = f"stopped by signal {number} outside of training; the same command resumes it"
-    raise Interrupted(number, text=text)
+    _raised.append(Interrupted(number, text=text))
+    raise _raised[0]
+
+
+def _stopped() -> Interrupted | None:
+    return _raised[0] if _raised else None
 
 
 def _end_with(parent: int, grace: float) -> None:

@@ -64,6 +64,14 @@ class Stub:
     def _sleep(self):
         time.sleep(60)
 
+    def _import(self):
+        """As native code that is stopped while it is imported: the handler's error becomes another."""
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        except Exception:
+            raise ImportError("initialization failed") from None
+
     def _stubborn(self):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)

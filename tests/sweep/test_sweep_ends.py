@@ -19,6 +19,7 @@ ENDS = {
     "exit": ("failed", "its process ended with exit code 3 before the unit did; its log says more"),
     "sleep": ("timeout", "took more than 0.08 minutes (launcher.timeout); stopped by signal 15"),
     "stubborn": ("timeout", "took more than 0.08 minutes (launcher.timeout) and did not stop when asked"),
+    "import": ("interrupted", "stopped by signal 15 outside of training"),
     "eat": ("oom", "GB, more than 0.6 GB (launcher.memory): killed"),
 }
 LIMITS = ["launcher.timeout=0.08", "launcher.memory=0.6", "launcher.grace=1", "launcher.retries=0"]
@@ -37,10 +38,10 @@ def test_the_end_of_a_unit_is_in_its_record_and_stops_no_other(tmp_path):
         assert reason in bad["reason"] and bad["data_hash"] == good["data_hash"]
         assert bad["config_key"] == good["config_key"] and bad["key"] != good["key"] and bad["metrics"] == {}
         assert f"{wanted}: stub csv split 1" in done.stderr
-    assert "18 units: 9 done, 4 failed, 1 diverged, 2 timeout, 1 oom, 1 interrupted" in done.stdout
+    assert "20 units: 10 done, 4 failed, 1 diverged, 2 timeout, 1 oom, 2 interrupted" in done.stdout
     assert not list((tmp_path / "results/.leases").glob("*.json"))
     again = sweep(tmp_path, *misbehaving(f"model.deed={','.join(ENDS)}", "split=0,1", *LIMITS, "--dry-run"))
-    assert "1 to run" in again.stderr  # the killed one: nothing is known against it
+    assert "2 to run" in again.stderr  # those stopped from outside: nothing is known against them
 
 
 def test_show_failed_names_reason_and_log(tmp_path):
