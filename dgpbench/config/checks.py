@@ -31,6 +31,7 @@ OURS = "dgpbench."  # before the targets of the models that come with this packa
 FIDELITIES = (
     "dgpbench.models.mfdgp.MultiFidelity"  # GP layers by the levels of the data, not by `model.layers`
 )
+SAMPLED = "dgpbench.models.classics.gpmc.GPMC"  # samples its hyperparameters by itself
 
 
 def validate(cfg: dict) -> None:
@@ -163,11 +164,8 @@ def _relations(cfg: dict) -> None:
         )
     if reason := method.refuses(cfg["model"], cfg["likelihood"]["name"]):
         raise UserError(reason)
-    if cfg["model"].get("priors") and "layers" in cfg["model"] and not method.takes_priors:
-        raise UserError(
-            f"model.priors are for a sampler of hyperparameters, and inference={cfg['inference']['name']} is "
-            "none; use inference=sgpmc or leave them out"
-        )
+    if cfg["model"].get("priors") and (reason := _no_sampler(cfg, method.takes_priors)):
+        raise UserError(reason)
     if cfg["model"].get("kronecker") and (reason := _no_grid(cfg)):
         raise UserError(
             f"model.kronecker=true takes a grid apart that stays one, under an RBF kernel: {reason}"
@@ -181,6 +179,22 @@ def _relations(cfg: dict) -> None:
         )
     if reason := refuses_stop(cfg):
         raise UserError(reason)
+
+
+def _no_sampler(cfg: dict, takes_priors: bool) -> str | None:
+    """Why model.priors would mean nothing, if they would. A model that is not ours may have its own."""
+    model = cfg["model"]
+    if "layers" in model and not takes_priors:
+        return (
+            f"model.priors are for a sampler of hyperparameters, and inference={cfg['inference']['name']} is "
+            "none; use inference=sgpmc or leave them out"
+        )
+    if "layers" in model or model["_target_"] == SAMPLED or not model["_target_"].startswith(OURS):
+        return None
+    return (
+        f"model.priors are for a sampler of hyperparameters, and model={model['name']} is none; use "
+        "model=gpmc, or model=sgp with inference=sgpmc, or leave them out"
+    )
 
 
 def _no_grid(cfg: dict) -> str | None:

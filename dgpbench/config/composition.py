@@ -55,6 +55,7 @@ def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, b
     except UserError as error:
         known = flatten(_hydra(choices, folders, resolve=False)) if values else {}
         _explain_unknown([name for name, _ in values], known, folders)
+        _explain_lists(values, known)
         raise error
     return _finished(cfg, [*choices, *(f"{name}={text.partition('=')[2]}" for name, text in values)], folders)
 
@@ -181,6 +182,16 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
         raise UserError(f"{error.full_key} needs a value; add {error.full_key}=...") from None
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         raise UserError("cannot compose the config: " + " ".join(str(error).split())) from None
+
+
+def _explain_lists(values: list[tuple[str, str]], known: dict[str, Any]) -> None:
+    """Raise if a list is given to what has names, as in model.priors=[gamma,1,1]."""
+    for name, text in values:
+        named = name in FREE or any(other.startswith(f"{name}.") for other in known)
+        if named and (value := text.partition("=")[2]).startswith("["):
+            raise UserError(
+                f"{name}={value} is not allowed; {name} must be a mapping: name what {value} is for"
+            )
 
 
 def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[Path]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ FAMILIES = {  # by name: its arguments; all but `location` are positive
     "lognormal": ("location", "scale"),
     "half_normal": ("scale",),
 }
+LEAST, MOST = 1e-6, 1e6  # sizes of arguments whose densities, and squares, are finite numbers
 
 
 def check_priors(priors: Mapping[str, Any]) -> dict[str, list]:
@@ -39,11 +39,12 @@ def check_priors(priors: Mapping[str, Any]) -> dict[str, list]:
             example = show_value([family, *[1] * len(names)])
             raise UserError(f"{shown}; {family} takes {' and '.join(names)}, e.g. {field}={example}")
         for argument, value in zip(names, arguments, strict=True):
-            number = type(value) in (int, float) and math.isfinite(value)
-            if not number or (argument != "location" and value <= 0):
+            least = -MOST if argument == "location" else LEAST
+            if type(value) not in (int, float) or not least <= value <= MOST:
                 kind = "a number" if argument == "location" else "a positive number"
                 raise UserError(
-                    f"{shown}; the {argument} of {family} must be {kind}, not {show_value(value)}"
+                    f"{shown}; the {argument} of {family} must be {kind}, not {show_value(value)}: from "
+                    f"{least:g} to {MOST:g}"
                 )
         out[name] = [family, *map(float, arguments)]
     return out
