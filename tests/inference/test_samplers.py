@@ -4,11 +4,13 @@ minibatch add to it for SGHMC, whose stationary covariance is known there."""
 import numpy as np
 import pytest
 import tensorflow_probability as tfp
+import yaml
 from inference_tools import data, rbf, trainer_of, whitened_design, whitened_posterior
 from scipy.linalg import solve_discrete_lyapunov
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.targets import create_method, method_class
+from dgpbench.config.tree import options
 from dgpbench.errors import UserError
 from dgpbench.inference.mixing import effective_samples, split_rhat
 
@@ -17,9 +19,13 @@ FIXED = ["model=sgp", "inference.hyperparameters=fixed", "precision=float64", f"
 FIXED += [f"model.likelihood_variance={NOISE}"]
 SGHMC = ["inference=sghmc", "inference.step=0.1", "inference.friction=0.1", f"inference.burn_in={BURN_IN}"]
 SGHMC += ["inference.thinning=4", "inference.kept=20000"]
+SGPMC = ["inference=sgpmc", "inference.start.steps=60", "inference.burn_in=100", "inference.kept=1500"]
+SGPMC += ["inference.chains=1", "inference.precondition=true", "inference.leapfrog=4", "inference.step=0.4"]
 SAMPLERS = {  # a new sampler adds its line: its words, steps, and the potential that they sample
     "sghmc, expected": (SGHMC, 31_000, "expected"),
     "sghmc, marginal": ([*SGHMC, "inference.potential=marginal"], 31_000, "marginal"),
+    "sgpmc, hmc": ([*SGPMC, "inference.accept=null"], 1660, "expected"),  # a quarter of a period
+    "sgpmc, nuts": ([*SGPMC, "inference.sampler=nuts", "inference.depth=3"], 1660, "expected"),
 }
 
 
@@ -58,6 +64,17 @@ def test_the_chain_has_the_posterior_of_a_conjugate_model(name, N):
     correlation = np.corrcoef(chain.T) - S / np.sqrt(np.outer(np.diag(S), np.diag(S)))
     assert np.abs(correlation).max() < 0.1
     assert trainer.facts(steps)["chains"]["effective"] == pytest.approx(effective.min())
+
+
+def test_no_sampler_goes_without_that_check():
+    """Methods that keep samples, and each sampler and potential that they offer."""
+    found = set()
+    for name, file in options("inference").items():
+        kinds = method_class(yaml.safe_load(file.read_text())).fields
+        if "kept" in kinds:
+            offered = kinds["sampler"] if "sampler" in kinds else kinds["potential"]
+            found |= {f"{name}, {kind}" for kind in offered.choices}
+    assert found == set(SAMPLERS)
 
 
 def stationary(S, inverse_mass, N, step, friction, gradient_noise=0.0):
