@@ -169,6 +169,8 @@ class SGPMC(Method):
 
     def _budget(self) -> str | None:
         s, steps, start = self.settings, self.cfg["budget"]["steps"], self.settings["start"]["steps"]
+        if self.cfg["budget"].get("stop", "none") != "none":
+            return "inference=sgpmc samples for as long as its budget says; set budget.stop=none"
         if steps is None:
             return "inference=sgpmc counts its burn-in in steps; set budget.steps"
         least = start + s["burn_in"] + s["thinning"]
