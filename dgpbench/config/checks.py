@@ -163,10 +163,13 @@ def _relations(cfg: dict) -> None:
         )
     if reason := method.refuses(cfg["model"], cfg["likelihood"]["name"]):
         raise UserError(reason)
+    levels = cfg["model"]["_target_"] == FIDELITIES
+    if cfg["model"].get("priors") and levels:
+        raise UserError(f"model.priors are not for model={cfg['model']['name']}; leave them out")
     if cfg["model"].get("priors") and "layers" in cfg["model"] and not method.takes_priors:
         raise UserError(
-            f"model.priors are for a sampler of hyperparameters, and inference={cfg['inference']['name']} is "
-            "none; use inference=sgpmc or leave them out"
+            f"model.priors are for inference=sgpmc and the variational methods, such as fast and dsvi; "
+            f"inference={cfg['inference']['name']} has no use for them: leave them out"
         )
     if cfg["model"].get("kronecker") and (reason := _no_grid(cfg)):
         raise UserError(
