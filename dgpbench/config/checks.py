@@ -164,7 +164,7 @@ def _relations(cfg: dict) -> None:
         )
     if reason := method.refuses(cfg["model"], cfg["likelihood"]["name"]):
         raise UserError(reason)
-    if cfg["model"].get("priors") and (reason := _no_sampler(cfg, method.takes_priors)):
+    if cfg["model"].get("priors") and (reason := _unused_priors(cfg, method.takes_priors)):
         raise UserError(reason)
     if cfg["model"].get("kronecker") and (reason := _no_grid(cfg)):
         raise UserError(
@@ -181,19 +181,19 @@ def _relations(cfg: dict) -> None:
         raise UserError(reason)
 
 
-def _no_sampler(cfg: dict, takes_priors: bool) -> str | None:
+def _unused_priors(cfg: dict, takes_priors: bool) -> str | None:
     """Why model.priors would mean nothing, if they would. A model that is not ours may have its own."""
     model = cfg["model"]
     if "layers" in model and not takes_priors:
         return (
-            f"model.priors are for a sampler of hyperparameters, and inference={cfg['inference']['name']} is "
-            "none; use inference=sgpmc or leave them out"
+            "model.priors are for inference=sgpmc and the variational methods, such as fast and dsvi; "
+            f"inference={cfg['inference']['name']} has no use for them: leave them out"
         )
     if "layers" in model or model["_target_"] == SAMPLED or not model["_target_"].startswith(OURS):
         return None
     return (
-        f"model.priors are for a sampler of hyperparameters, and model={model['name']} is none; use "
-        "model=gpmc, or model=sgp with inference=sgpmc, or leave them out"
+        f"model.priors are not for model={model['name']}; use model=gpmc, or model=sgp with inference=sgpmc or "
+        "a variational one, or leave them out"
     )
 
 

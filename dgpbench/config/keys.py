@@ -97,7 +97,8 @@ DEFAULT_LIKELIHOOD = {  # by task
 
 def later_defaults(section: str) -> dict[str, Any]:
     """The later options of a section, nested, at their value at introduction."""
-    return nested(LATER_DEFAULTS).get(section, {})
+    prefix = f"{section}."
+    return nested({n.removeprefix(prefix): v for n, v in LATER_DEFAULTS.items() if n.startswith(prefix)})
 
 
 def likelihood_settings(cfg: dict) -> dict[str, Any]:

@@ -9,7 +9,6 @@ the experiment, this over one of the model, and this over the default.
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 from collections.abc import Sequence
@@ -46,7 +45,7 @@ def quick(overrides: Sequence[str], folders: Sequence[Path]) -> dict | None:
 
 def _quick(overrides: Sequence[str], folders: tuple[Path, ...]) -> dict:
     chosen, values = _parse(overrides, _groups(folders, tuple(f.stat().st_mtime_ns for f in folders)))
-    main = copy.deepcopy(_read(folders[0] / "config.yaml"))
+    main = _copied(_read(folders[0] / "config.yaml"))
     order = _order(main.pop("defaults", None))
     experiment = _experiment(chosen.pop("experiment", None), folders)
     for entry in experiment.pop("defaults", []):
@@ -119,19 +118,19 @@ def _experiment(name: str | None, folders: tuple[Path, ...]) -> dict:
     path = _find("experiment", name, folders)
     if path.parent.name != expand.FOLDERS["experiment"]:
         raise _NotPlainError
-    return copy.deepcopy(read_option(name, path))
+    return _copied(read_option(name, path))
 
 
 def _option(group: str, name: str, folders: tuple[Path, ...]) -> dict:
     path = _find(group, name, folders)
     if path.parent.name in expand.FOLDERS.values():
-        return copy.deepcopy(read_option(name, path))
+        return _copied(read_option(name, path))
     return _parts(path, folders)
 
 
 def _parts(path: Path, folders: tuple[Path, ...]) -> dict:
     """A file with the parts that its defaults list names, merged in that order."""
-    own = copy.deepcopy(_read(path))
+    own = _copied(_read(path))
     out: dict[str, Any] = {}
     defaults = own.pop("defaults", ["_self_"])
     if not isinstance(defaults, list) or "_self_" not in defaults:
@@ -182,6 +181,13 @@ def _read_version(path: Path, *_version: int) -> dict:
     if not isinstance(tree, dict):
         raise _NotPlainError
     return tree
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what a yaml file holds, several times as fast as copy.deepcopy."""
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list) else value
 
 
 def _merge(into: dict, given: dict) -> None:

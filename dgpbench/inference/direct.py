@@ -19,6 +19,7 @@ from dgpbench.gp.preparation import Whitened
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.drawn import fan_out
 from dgpbench.inference.dsvi import VI
+from dgpbench.inference.priors import penalty_of
 
 START_JITTER = 1e-6  # of the Gram matrices at the start
 
@@ -58,4 +59,5 @@ class DirectVI(VI):
     def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
         others = {i: layer for i, layer in enumerate(self.model.layers) if i not in self.model.gps}
         each = {i: layer.penalty(scope(values, f"layer{i}")) for i, layer in others.items()}
-        return prepared["kl"] | {i: kl for i, kl in each.items() if kl is not None}
+        whole = prepared["kl"] | {i: kl for i, kl in each.items() if kl is not None}
+        return whole | penalty_of(self.priors, values)

@@ -6,18 +6,25 @@ Sums are written with `+`, one after the other: tf.add_n adds in an order that d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import tensorflow as tf
 
 from dgpbench.gp import latent
 from dgpbench.gp.deep_gp import expected_log_likelihood
-from dgpbench.inference.base import Bound
+from dgpbench.inference.base import Bound, Numerics
+from dgpbench.inference.priors import Prior, penalty_of
 
 
 @dataclass(frozen=True)
 class VI(Bound):
-    """Mean-field q(u) and, where there are latent variables, q(w) = N(a, b^2)."""
+    """Mean-field q(u) and, where there are latent variables, q(w) = N(a, b^2). With `priors`, by
+    parameter, log p(theta) is added: the best theta is a mode of its logarithm."""
+
+    priors: tuple[tuple[str, Prior], ...] = field(default=(), kw_only=True)
+
+    def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
+        return super().penalty(values, prepared, numerics) | penalty_of(self.priors, values)
 
     def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
         Xs, Ys = tf.tile(X, (1, self.samples)), tf.tile(Y, (1, self.samples))

@@ -10,7 +10,11 @@ LEAST = 4  # states of a chain below which nothing can be said
 
 
 def effective_samples(chains: np.ndarray) -> np.ndarray:
-    """Effective samples of all chains (C, S, ...) together, for each coordinate (...)."""
+    """Effective samples of all chains (C, S, ...) together, for each coordinate (...).
+
+    Chains that swing from one side to the other may count for more than their n = C S states, up to
+    n log10(n): their autocorrelations nearly cancel, and what is left, of either sign, is noise.
+    """
     import tensorflow as tf
     import tensorflow_probability as tfp
 
@@ -19,7 +23,8 @@ def effective_samples(chains: np.ndarray) -> np.ndarray:
     found = tfp.mcmc.effective_sample_size(
         states, filter_beyond_positive_pairs=True, cross_chain_dims=across
     ).numpy()
-    return found if across else found[0]
+    found, n = found if across else found[0], float(chains.shape[0] * chains.shape[1])
+    return np.where(found <= 0.0, n * np.log10(n), np.minimum(found, n * np.log10(n)))
 
 
 def split_rhat(chains: np.ndarray) -> np.ndarray:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field
-from dgpbench.errors import UserError
 from dgpbench.inference.base import Bound, Method, Numerics, Update
 from dgpbench.inference.lazy import lazy
+from dgpbench.inference.priors import Prior, penalty_of, priors_of
 from dgpbench.inference.sghmc import LogJoint
 
 if TYPE_CHECKING:
@@ -33,26 +33,7 @@ else:
     parameters, grid = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.fast.grid")
     stationary = lazy("dgpbench.gp.kernels.stationary")
 
-Prior = tuple[str, tuple[float, ...]]  # family and arguments
-HYPER = -1  # key of the hyperparameters' part among the penalties of layers
 LOG_2PI = math.log(2.0 * math.pi)
-
-
-def log_prior(prior: Prior, t: tf.Tensor) -> tf.Tensor:
-    """log density of t = log theta, summed over its entries: that of theta times the Jacobian theta."""
-    family, arguments = prior
-    t, more = tf.identity(t), tf.identity(t)
-    if family == "lognormal":
-        location, scale = arguments
-        each = -0.5 * (tf.square((t - location) / scale) + LOG_2PI) - math.log(scale)
-    elif family == "half_normal":
-        (scale,) = arguments
-        each = t - tf.exp(2.0 * more) / (2.0 * scale**2) + 0.5 * math.log(2.0 / math.pi) - math.log(scale)
-    else:
-        shape, rate = arguments
-        sign = 1.0 if family == "gamma" else -1.0  # theta of an inverse gamma: 1 / theta is gamma
-        each = sign * shape * t - rate * tf.exp(sign * more) + shape * math.log(rate) - math.lgamma(shape)
-    return tf.reduce_sum(each)
 
 
 @dataclass(frozen=True)
@@ -109,7 +90,7 @@ class LogPosterior(LogJoint):
     def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
         v = values["layer0/q_mu"]
         normal = {0: 0.5 * (tf.reduce_sum(tf.square(v)) + tf.cast(tf.size(v), v.dtype) * LOG_2PI)}
-        return normal | _hyper(self.priors, values)
+        return normal | penalty_of(self.priors, values)
 
 
 @dataclass(frozen=True)
@@ -125,13 +106,7 @@ class Fit(Bound):
         return deep_gp.expected_log_likelihood(self.model, prepared, X, Y, noise)[0]
 
     def penalty(self, values, prepared, numerics: Numerics) -> dict[int, tf.Tensor]:
-        return super().penalty(values, prepared, numerics) | _hyper(self.priors, values)
-
-
-def _hyper(priors: tuple[tuple[str, Prior], ...], values) -> dict[int, tf.Tensor]:
-    """-log p(theta) of log theta."""
-    each = [log_prior(prior, tf.math.log(values[name])) for name, prior in priors]
-    return {HYPER: -sum(each[1:], each[0])} if each else {}
+        return super().penalty(values, prepared, numerics) | penalty_of(self.priors, values)
 
 
 class SGPMC(Method):
@@ -169,6 +144,8 @@ class SGPMC(Method):
 
     def _budget(self) -> str | None:
         s, steps, start = self.settings, self.cfg["budget"]["steps"], self.settings["start"]["steps"]
+        if self.cfg["budget"].get("stop", "none") != "none":
+            return "inference=sgpmc samples for as long as its budget says; set budget.stop=none"
         if steps is None:
             return "inference=sgpmc counts its burn-in in steps; set budget.steps"
         least = start + s["burn_in"] + s["thinning"]
@@ -209,20 +186,3 @@ class SGPMC(Method):
         natural |= {"gamma_initial": 1e-3, "gamma_ramp": 50.0}
         natural |= {"gamma_decay": 1.0, "gamma_decay_steps": 1.0}
         return adam | natural | {"step": float(s["step"]), "accept": float(s["accept"] or 0.8)}
-
-
-def priors_of(priors: Mapping[str, list], model: DeepGP) -> tuple[tuple[str, Prior], ...]:
-    """Priors of a config by parameter; UserError for one that the model has no parameter for."""
-    known = [name for name, constraint in model.constraints().items() if constraint != parameters.LOWER]
-    belongs = {
-        "lengthscale": lambda name: name.endswith("/lengthscales"),
-        "kernel_variance": lambda name: "/kernel/" in name and name.endswith("/variance"),
-        "likelihood_variance": lambda name: name == "likelihood/variance",
-    }
-    out = []
-    for field, (family, *arguments) in priors.items():
-        names = [name for name in known if belongs[field](name)]
-        if not names:
-            raise UserError(f"model.priors.{field}: this kernel and likelihood have no such parameter")
-        out += [(name, (family, tuple(arguments))) for name in names]
-    return tuple(out)

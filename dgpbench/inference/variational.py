@@ -11,6 +11,7 @@ from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_va
 from dgpbench.config.upgrade import merged
 from dgpbench.inference.base import Bound, Method, Update
 from dgpbench.inference.fits import any_separate
+from dgpbench.inference.priors import priors_of
 
 if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP
@@ -31,6 +32,7 @@ def _one_of(*choices: str) -> Field:
 
 class Variational(Method):
     direct_q = True
+    takes_priors = True
     fields = {
         "optimiser": _one_of("adam", "gd", "ngd_adam", "ngd_all"),
         "bound": _one_of("vi", "iwvi", "optimal"),
@@ -62,6 +64,8 @@ class Variational(Method):
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
         if (reason := self._encoder() or self._line_search(model)) or "layers" not in model:
             return reason
+        if model.get("priors") and self.settings["hyperparameters"] == "fixed":
+            return "model.priors make no difference under inference.hyperparameters=fixed; leave one out"
         return self._latents(model) or self._softmax(model, likelihood) or self._direct(model)
 
     def _direct(self, model: Mapping[str, Any]) -> str | None:
@@ -69,6 +73,10 @@ class Variational(Method):
         if model.get("whiten", True):
             return None
         settings, how = self.settings, self.settings["natgrad"]["parameterisation"]
+        if any_separate(model):
+            return (
+                "model.whiten=false takes layers with one kernel for all outputs; set model.per_output=none"
+            )
         if settings["bound"] != "vi":
             return f"model.whiten=false needs inference.bound=vi; it is {settings['bound']}"
         if settings["optimiser"].startswith("ngd") and how not in INVARIANT:
@@ -176,14 +184,15 @@ class Variational(Method):
         from dgpbench.inference.optimal import Optimal
 
         settings, samples = self.settings, self.settings["samples"]
+        priors = priors_of(self.cfg["model"].get("priors") or {}, model)
         if not self.cfg["model"].get("whiten", True):
-            return DirectVI(model, samples)
+            return DirectVI(model, samples, priors=priors)
         if not model.latent or settings["bound"] == "vi":
-            return VI(model, samples)
+            return VI(model, samples, priors=priors)
         if settings["bound"] == "optimal":
-            return Optimal(model, samples, **settings["quadrature"])
+            return Optimal(model, samples, **settings["quadrature"], priors=priors)
         joint = self.cfg["model"].get("compat") != "released"
-        return IWVI(model, samples, settings["importance_samples"], joint, settings["dreg"])
+        return IWVI(model, samples, settings["importance_samples"], joint, settings["dreg"], priors=priors)
 
     def update(self, bound: Bound) -> Update:
         from dgpbench.inference.updates.adam import Adam, GradientAscent

@@ -287,6 +287,15 @@ def test_a_step_compiled_whole_is_the_same_step(tmp_path):
         np.testing.assert_allclose(whole.oracle.raw[name], variable, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
+def test_a_block_of_steps_never_asks_the_host(tmp_path):
+    """One graph with a loop in it, and no operation that calls Python: a GPU need not wait for one."""
+    graph = _trainer_of(tmp_path)._resident.get_concrete_function().graph.as_graph_def()
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    found = {node.op for node in nodes}
+    assert found & {"While", "StatelessWhile"} and "Cholesky" in found
+    assert not found & {"PyFunc", "PyFuncStateless", "EagerPyFunc", "PrintV2"}
+
+
 def test_a_batch_is_one_chunk_on_a_gpu(tmp_path):
     spec = replace(_trainer_of(tmp_path).spec, batch=10_000, threads=2)
     assert len(spec.chunks) > 1

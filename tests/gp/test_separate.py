@@ -209,17 +209,48 @@ def test_trained_linear_mean_starts_as_the_identity():
     assert float(bounds[0]) == pytest.approx(float(bounds[1]), rel=1e-12)
 
 
+@pytest.mark.parametrize("own", ["none", "all"])
+def test_the_gradient_of_a_trained_linear_mean(own):
+    """Against differences of the plain bound, away from the identity."""
+    rng = np.random.RandomState(7)
+    X, Y, noise = (tf.constant(rng.randn(k, N)) for k in (D, 1, D))
+    model, values, _ = _deep(own, "model.mean=linear_trained")
+    values["layer0/W"] = values["layer0/W"] + 0.3 * rng.randn(D, D)
+    raw, name = _tensors(values, model), "layer0/W"
+    value, gradients, _ = _fast(VI(model), raw, _halves(X, Y, noise), "half")
+
+    def bound(step):
+        moved = raw | {name: raw[name] + step}
+        return float(lower_bound(VI(model), moved, X, Y, noise, num_data=7 * N))
+
+    assert float(value) == pytest.approx(bound(0.0), rel=1e-10)
+    for i in np.ndindex(D, D):
+        step = np.zeros((D, D))
+        step[i] = 1e-5
+        slope = (bound(step) - bound(-step)) / 2e-5
+        assert float(gradients[name][i]) == pytest.approx(slope, rel=1e-5, abs=1e-3)
+
+
+@pytest.mark.parametrize("method", ["locations", "joint", "star", "global_inducing", "aep", "analytic"])
+@pytest.mark.parametrize("field", ["model.per_output", "model.layer_overrides.0.per_output"])
+def test_methods_that_need_one_kernel_refuse(method, field):
+    words = ["model=dgp2", f"inference={method}", "precision=float64", "model.inner_noise=0.01"]
+    compose([*words, f"{field}=none"])
+    with pytest.raises(UserError, match=f"^inference={method} takes .* set model.per_output=none"):
+        compose([*words, f"{field}=all"])
+
+
+@pytest.mark.parametrize("own", ["kernel", "all"])
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["inference=locations", "precision=float64"], "set model.per_output=none"),
-        (["inference=joint", "precision=float64"], "set model.per_output=none"),
-        (["inference=iwvi", "model=lv_gp_gp"], "set model.per_output=none"),
+        (["inference=iwvi", "model=lv_gp_gp"], "inference.bound=iwvi takes"),
+        (["inference=fast", "model=dgp2", "model.whiten=false"], "model.whiten=false takes"),
     ],
 )
-def test_methods_that_need_one_kernel_refuse(words, told):
-    with pytest.raises(UserError, match=told):
-        compose(["model=dgp2", *words, "model.per_output=all"])
+def test_bounds_that_need_one_kernel_refuse(words, told, own):
+    with pytest.raises(UserError, match=f"{told} layers with one kernel .* set model.per_output=none"):
+        compose([*words, f"model.per_output={own}"])
 
 
 def test_kernels_that_cannot_be_stacked_are_refused():

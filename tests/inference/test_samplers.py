@@ -179,3 +179,15 @@ def test_effective_samples_and_rhat_of_known_chains():
     ).numpy()  # (m + 1) / m R^2 - (n - 1) / (m n)
     assert split_rhat(apart) == pytest.approx(np.sqrt((theirs + (n - 1) / (m * n)) * m / (m + 1)), rel=1e-9)
     assert split_rhat(apart) > 2
+
+
+def test_effective_samples_of_chains_that_swing():
+    """a = -0.5 makes n states worth 3 n; where autocorrelations cancel, n log10(n) at most, not below 0."""
+    rng, n = np.random.default_rng(0), 20_000
+    for a, worth in ((-0.5, 3.0), (-0.99, np.log10(n))):
+        x = np.zeros((1, n))
+        for t in range(1, n):
+            x[:, t] = a * x[:, t - 1] + rng.standard_normal(1)
+        assert effective_samples(x) == pytest.approx(worth * n, rel=0.1)
+    to_and_fro = np.where(np.arange(1500) % 2, 1.0, -1.0) + 0.01 * rng.standard_normal((1, 1500))
+    assert effective_samples(to_and_fro) == pytest.approx(1500 * np.log10(1500), rel=1e-12)

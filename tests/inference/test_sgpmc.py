@@ -14,7 +14,7 @@ from dgpbench.gp.likelihoods.discrete import Poisson
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.mixing import effective_samples, split_rhat
-from dgpbench.inference.sgpmc import log_prior
+from dgpbench.inference.priors import log_prior
 from dgpbench.models.gp import GPModel
 
 PRIORS = [
@@ -273,7 +273,7 @@ def test_marginal_of_hyperparameters_against_a_grid_of_the_collapsed_bound():
     [
         (["inference=sgpmc", "model=sgp", "budget.steps=100"], "leaves no sample"),
         (["inference=sgpmc", "model=dgp2"], "one GP layer"),
-        (["model=sgp", PRIORS[0]], "inference=sgpmc"),
+        (["model=sgp", "inference=alpha", PRIORS[0]], "inference=alpha has no use for them"),
         (["inference=sgpmc", "model=sgp", "model.priors.lengthscale=[gama,1,1]"], "a prior is one of"),
         (["inference=sgpmc", "model=sgp", "model.priors.lengthscale=[gamma,-1,1]"], "positive number"),
         (["inference=sgpmc", "model=sgp", "model.priors.lengthscale=[gamma,1]"], "shape and rate"),
