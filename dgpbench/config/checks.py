@@ -192,8 +192,8 @@ def _unused_priors(cfg: dict, takes_priors: bool) -> str | None:
     if "layers" in model or model["_target_"] == SAMPLED or not model["_target_"].startswith(OURS):
         return None
     return (
-        f"model.priors are not for model={model['name']}; use model=gpmc, or model=sgp with inference=sgpmc or "
-        "a variational one, or leave them out"
+        f"model.priors are not for model={model['name']}; use model=gpmc, or model=sgp with inference=sgpmc"
+        " or a variational one, or leave them out"
     )
 
 
