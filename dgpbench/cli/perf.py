@@ -55,6 +55,9 @@ def add_parser(subparsers) -> None:
         "--threads", type=int, metavar="N", help="threads of every system (default: all cores)"
     )
     parser.add_argument(
+        "--device", choices=("cpu", "gpu"), default="cpu", help="where steps are timed (default: cpu)"
+    )
+    parser.add_argument(
         "--peers-python",
         nargs="+",
         default=[],
@@ -87,6 +90,10 @@ def main(args: argparse.Namespace) -> int:
     given = (args.rounds, args.seconds, args.threads)
     if any(value is not None and not value > 0 for value in given):
         raise UserError("--rounds, --seconds and --threads must be positive")
+    if args.device == "gpu" and (args.study or args.check_run or args.replot):
+        raise UserError("--device gpu times training steps; studies run on the processor: leave one out")
+            "--device gpu times training steps; studies run on the processor: leave one of them out"
+        )
     folder = Path(args.output)
     console = Console(stderr=True)
     note = lambda text: console.print(text, markup=False, highlight=False)  # noqa: E731
@@ -113,10 +120,19 @@ def _measure(args: argparse.Namespace, path: Path, note) -> dict:
     cases = [CASES[name] for name in select(args.cases, list(CASES), "case")]
     systems = [SYSTEMS[name] for name in select(args.systems, list(SYSTEMS), "system")]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    settings = Settings(args.rounds or ROUNDS, args.seconds or TURN, args.threads or cores)
+    settings = Settings(args.rounds or ROUNDS, args.seconds or TURN, args.threads or cores, args.device)
+    if args.device == "gpu":
+        _need_gpu()
     pythons = interpreters(args.peers_python)
     path.parent.mkdir(parents=True, exist_ok=True)
     return measure(cases, systems, pythons, settings, note, keep=lambda results: _keep(path, results))
+
+
+def _need_gpu() -> None:
+    from dgpbench.engine.platform import GPUS
+
+    if not GPUS:
+        raise UserError("--device gpu, but TensorFlow sees no GPU; install dgpbench[gpu], or leave it out")
 
 
 def _keep(path: Path, results: dict) -> None:

@@ -44,9 +44,11 @@ class Worker:
         self.hello: dict = {}
 
     @classmethod
-    def of(cls, python: str, library: str, precision: str, threads: int, log: Path) -> Worker:
-        command = [python, str(SCRIPT), library, precision, str(threads)]
-        return cls(command, log, worker_environment(threads))
+    def of(
+        cls, python: str, library: str, precision: str, threads: int, log: Path, device: str = "cpu"
+    ) -> Worker:
+        command = [python, str(SCRIPT), library, precision, str(threads), device]
+        return cls(command, log, worker_environment(threads, device))
 
     def __enter__(self) -> Worker:
         try:

@@ -36,6 +36,7 @@ class Settings:
     rounds: int = 7
     turn_seconds: float = 0.7
     threads: int = 1
+    device: str = "cpu"
 
 
 class Turns:
@@ -141,7 +142,9 @@ def _case(results, case: Case, systems, products, pythons, settings: Settings, l
         for system in systems:
             log = logs / f"{system.name}.log"
             python = pythons[system.library]
-            worker = Worker.of(python, system.library, system.precision, settings.threads, log)
+            worker = Worker.of(
+                python, system.library, system.precision, settings.threads, log, settings.device
+            )
             try:
                 stack.enter_context(worker)
             except WorkerError as error:
@@ -178,7 +181,10 @@ def _products(stack: ExitStack, python: str, settings: Settings, logs: Path, not
     turns = {}
     for dtype in ("float64", "float32"):
         for name, kind in PRODUCTS.items():
-            worker = Worker.of(python, kind, dtype, settings.threads, logs / f"{name}-{dtype}.log")
+            if settings.device == "gpu" and kind == "blas":
+                continue  # of the processor only
+            log = logs / f"{name}-{dtype}.log"
+            worker = Worker.of(python, kind, dtype, settings.threads, log, settings.device)
             one = Turns(flops.PEAK, System(kind, dtype), stack.enter_context(worker))
             one.start(settings.turn_seconds)
             if not one.alive:

@@ -37,7 +37,7 @@ NUMERICAL = re.compile(r"\bnan\b|nanerror|cholesky|not invertible|notpsd|positiv
 Run = Callable[[int], float]  # run so many steps, return the last loss
 
 
-def serve(library: str, precision: str, threads: int) -> None:
+def serve(library: str, precision: str, threads: int, device: str) -> None:
     """Answer requests until `quit` or the end of stdin."""
     channel = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not come between the answers
@@ -59,7 +59,7 @@ def serve(library: str, precision: str, threads: int) -> None:
         try:
             if request["do"] == "build":
                 began = time.perf_counter()
-                run = module.build(Case(**request["case"]), precision)
+                run = module.build(Case(**request["case"]), precision, device=device)
                 built = time.perf_counter()
                 loss = run(1)
                 answer(

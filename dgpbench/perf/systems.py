@@ -95,10 +95,12 @@ def interpreters(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def worker_environment(threads: int) -> dict[str, str]:
-    """Environment of every worker: same malloc settings, same number of threads, no word from TensorFlow."""
+def worker_environment(threads: int, device: str = "cpu") -> dict[str, str]:
+    """Environment of every worker: same malloc settings, same number of threads, no word from TensorFlow; no
+    GPU in sight unless it is to be timed."""
     count = str(threads)
     limits = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     limits += ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "TF_USE_LEGACY_KERAS": "1"}
-    return {**os.environ, **MALLOC, **dict.fromkeys(limits, count), **quiet}
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
+    return {**os.environ, **MALLOC, **dict.fromkeys(limits, count), **quiet, **hidden}

@@ -109,8 +109,9 @@ def facts(results: dict) -> list[str]:
         for dtype in ("float64", "float32")
         if (found := [one[dtype] for one in peaks if not math.isnan(one[dtype])])
     )
+    place = " and a GPU" if settings.get("device") == "gpu" else ""
     lines = [
-        f"{results['started']}, {machine['processor']}, {settings['threads']} threads",
+        f"{results['started']}, {machine['processor']}, {settings['threads']} threads{place}",
         f"{settings['rounds']} rounds of {settings['turn_seconds']:g} s turns, interleaved, "
         "same malloc settings for all, denormal numbers flushed to zero",
         f"matmul in turns with each case, the better median of TensorFlow and NumPy, GFLOP/s: {rates}",

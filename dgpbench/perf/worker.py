@@ -1,4 +1,4 @@
-"""A worker process: `python worker.py LIBRARY PRECISION THREADS`, or `worker.py race TASK.json`, in any
+"""A worker process: `worker.py LIBRARY PRECISION THREADS DEVICE`, or `worker.py race TASK.json`, in any
 environment that has the library.
 
 dgpbench is not installed beside the peers: the package is made importable from this file's own folder,
@@ -32,5 +32,5 @@ if __name__ == "__main__":
     else:
         from dgpbench.perf.serve import serve
 
-        library, precision, threads = sys.argv[1:]
-        serve(library, precision, int(threads))
+        library, precision, threads, device = sys.argv[1:]
+        serve(library, precision, int(threads), device)

@@ -19,7 +19,9 @@ def set_threads(threads: int) -> int:
     return threads
 
 
-def build(case: Case, precision: str):
+def build(case: Case, precision: str, *, device: str = "cpu"):
+    if device == "gpu" and not tf.config.list_physical_devices("GPU"):  # it takes one that it sees
+        raise ValueError("TensorFlow sees no GPU")
     gpflow.config.set_default_float(np.dtype(precision).type)
     tf_keras.backend.set_floatx(precision)
     tf.random.set_seed(0)

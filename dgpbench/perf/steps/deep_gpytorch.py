@@ -58,12 +58,13 @@ class Model(DeepGP):
         return x
 
 
-def build(case: Case, precision: str):
+def build(case: Case, precision: str, *, device: str = "cpu"):
     torch.set_default_dtype(getattr(torch, precision))
     torch.manual_seed(0)
-    X, Y, Z = (torch.from_numpy(part) for part in case.data(precision))
+    place = {"cpu": "cpu", "gpu": "cuda"}[device]
+    X, Y, Z = (torch.from_numpy(part).to(place) for part in case.data(precision))
     X, Y = X.split(case.batch), Y[:, 0].split(case.batch)
-    model = Model(case, Z).train()
+    model = Model(case, Z).to(place).train()
     adam = torch.optim.Adam(model.parameters(), lr=0.01)
     elbo = gpytorch.mlls.VariationalELBO(model.likelihood, model, case.num_data)
     bound, done = gpytorch.mlls.DeepApproximateMLL(elbo), 0

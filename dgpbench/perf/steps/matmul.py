@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dgpbench.engine.platform import set_threads, tf
+from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.perf.cases import Case
 
 __all__ = ["build", "set_threads"]
 
 
-def build(case: Case, precision: str):
+def build(case: Case, precision: str, *, device: str = "cpu"):
     side = case.num_inducing
-    A = tf.random.stateless_normal((side, side), (0, 0), dtype=getattr(tf, precision))
+    with tf.device(choose_device(device)):
+        A = tf.random.stateless_normal((side, side), (0, 0), dtype=getattr(tf, precision))
 
     @tf.function
     def product(A):

@@ -16,7 +16,7 @@ from dgpbench.perf.cases import MIXED_GPS, Case
 __all__ = ["build", "set_threads"]
 
 
-def build(case: Case, precision: str, inference: str = "dsvi"):
+def build(case: Case, precision: str, inference: str = "dsvi", *, device: str = "cpu"):
     layers = ",".join(["lv"] * bool(case.latent) + ["gp"] * case.depth)
     kind = ["model=lv_gp_gp", f"model.latent_dim={case.latent}", f"model.inner_gps={MIXED_GPS}"]
     kind.append(f"inference={'iwvi' if case.importance else 'vi'}")
@@ -41,8 +41,8 @@ def build(case: Case, precision: str, inference: str = "dsvi"):
     update, raw = method.update(bound), unconstrain(bound.initial(values), bound.constraints())
     fixed = fixed & raw.keys()
     threads = set_threads(tf.config.threading.get_inter_op_parallelism_threads() or None, bool(case.latent))
-    device = choose_device("cpu")
-    trainer = Trainer(step_spec(cfg, bound, update, raw, fixed, case.batch, False, threads, device))
+    place = choose_device(device)
+    trainer = Trainer(step_spec(cfg, bound, update, raw, fixed, case.batch, False, threads, place))
     jitter = cfg["model"]["jitter"] or JITTER[precision]
     trainer.reset(raw, method.rates(), seed=0, num_data=len(X), jitter=jitter, data=(X, Y))
     batches, done = Batches(len(X), case.batch, seed=0), 0

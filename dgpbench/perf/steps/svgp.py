@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgpbench.engine.platform import set_threads, tf  # isort: skip  (before GPflow starts TensorFlow)
+from dgpbench.engine.platform import choose_device, set_threads, tf  # isort: skip  (before GPflow starts TensorFlow)
 
 import gpflow
 from gpflow.keras import tf_keras
@@ -12,7 +12,8 @@ from dgpbench.perf.cases import Case
 __all__ = ["build", "set_threads"]
 
 
-def build(case: Case, precision: str):
+def build(case: Case, precision: str, *, device: str = "cpu"):
+    choose_device(device)  # TensorFlow takes a GPU that it sees; an error if it sees none
     gpflow.config.set_default_float(getattr(tf, precision).as_numpy_dtype)
     X, Y, Z = case.data(precision)
     model = gpflow.models.SVGP(
