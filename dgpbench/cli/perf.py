@@ -92,8 +92,6 @@ def main(args: argparse.Namespace) -> int:
         raise UserError("--rounds, --seconds and --threads must be positive")
     if args.device == "gpu" and (args.study or args.check_run or args.replot):
         raise UserError("--device gpu times training steps; studies run on the processor: leave one out")
-            "--device gpu times training steps; studies run on the processor: leave one of them out"
-        )
     folder = Path(args.output)
     console = Console(stderr=True)
     note = lambda text: console.print(text, markup=False, highlight=False)  # noqa: E731
