@@ -65,11 +65,11 @@ class Variant:
 IDENTITY = ("name", "task", "train_rows")  # of keys.DATA_FIELDS: which data a record has; the others choose
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _composed(place_words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -> dict:
     from dgpbench.config import compose
 
-    return compose(place_words, config_dirs)
+    return compose(place_words, config_dirs, among_many=True)
 
 
 @lru_cache(maxsize=8192)
