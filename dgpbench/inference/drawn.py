@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dgpbench.inference.base import Bound, Method, Numerics, Update
-from dgpbench.inference.fits import gp_layers_only
+from dgpbench.inference.fits import any_own_inducing, gp_layers_only
 from dgpbench.inference.lazy import lazy
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 
@@ -86,8 +86,9 @@ class PassedThrough(Drawn):
     """A subclass has `given`. Z of the layers above the first only tells their structure."""
 
     def given(self, layer, p: Mapping[str, tf.Tensor], K: tf.Tensor, Z: tf.Tensor, key) -> Given:
-        """The layer with parameters p at inducing inputs Z (D, M), K = k(Z, Z) with jitter; `key` seeds the
-        draw of an inner layer, and is None in the last."""
+        """The layer with parameters p at inducing inputs Z (D, M), K = k(Z, Z) with jitter (M, M), or
+        (P, M, M) where each output has a kernel; `key` seeds the draw of an inner layer, and is None in the
+        last."""
         raise NotImplementedError
 
     def draw(self, values, numerics: Numerics, key) -> tuple[dict[str, Any], dict[int, tf.Tensor]]:
@@ -132,10 +133,11 @@ class DrawnMethod(Method):
     """What these methods share: Adam, and models of GP layers."""
 
     fields = ADAM_FIELDS
+    own_kernels: ClassVar[bool] = False  # whether it takes layers with a kernel for each output
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
         own = self.settings["name"]
-        if reason := gp_layers_only(own, model):
+        if reason := gp_layers_only(own, model, self.own_kernels):
             return reason
         if model.get("output_gps"):
             return (
@@ -155,14 +157,26 @@ class DrawnMethod(Method):
         return adam_rates(self.settings["adam"])
 
 
-def equal_inducing_only(own: str, model: Mapping[str, Any]) -> str | None:
-    """Why a method whose inducing points pass through the layers refuses a model; None where it does not."""
-    overrides = model.get("layer_overrides") or {}
-    layers = range(len(model.get("layers", ())))
-    counts = [overrides.get(str(i), {}).get("num_inducing", model["num_inducing"]) for i in layers]
-    if len(set(counts)) < 2:
-        return None
-    return (
-        f"inference={own} passes the same inducing points through all layers; model.layer_overrides gives "
-        f"them {', '.join(map(str, counts))}: set model.num_inducing alone"
-    )
+class PassedThroughMethod(DrawnMethod):
+    """What the methods of `PassedThrough` share: one set of inducing points for all layers and outputs."""
+
+    own_kernels = True
+
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        if reason := super().refuses(model, likelihood):
+            return reason
+        own = self.settings["name"]
+        if any_own_inducing(model):
+            return (
+                f"inference={own} takes model.per_output=kernel, not all: the outputs of a layer share the "
+                "inducing inputs that pass through; use kernel or set model.per_output=none"
+            )
+        overrides = model.get("layer_overrides") or {}
+        layers = range(len(model.get("layers", ())))
+        counts = [overrides.get(str(i), {}).get("num_inducing", model["num_inducing"]) for i in layers]
+        if len(set(counts)) < 2:
+            return None
+        return (
+            f"inference={own} passes the same inducing points through all layers; model.layer_overrides "
+            f"gives them {', '.join(map(str, counts))}: set model.num_inducing alone"
+        )

@@ -24,5 +24,15 @@ def gp_layers_only(own: str, model: Mapping[str, Any], separate: bool = False) -
 
 def any_separate(model: Mapping[str, Any]) -> bool:
     """Whether some layer has a kernel for each output."""
+    return any(own != "none" for own in _per_output(model))
+
+
+def any_own_inducing(model: Mapping[str, Any]) -> bool:
+    """Whether some layer has inducing inputs for each output."""
+    return "all" in _per_output(model)
+
+
+def _per_output(model: Mapping[str, Any]) -> list[str]:
+    """`per_output` of the model and of its single layers."""
     each = (model, *(model.get("layer_overrides") or {}).values())
-    return any(settings.get("per_output", "none") != "none" for settings in each)
+    return [settings.get("per_output", "none") for settings in each]

@@ -6,16 +6,17 @@ pseudo-observations v of its GPs there, with covariance N = R R^T that its outpu
 GP regression on v. With K = k(Z, Z) = L L^T, u = L w, K + N = B B^T and V = B^-1 L, w has
     mean V^T B^-1 v,   covariance I - V^T V,   determinant |N| / |K + N|,
 and a draw is w0 + V^T B^-1 (v - L w0 - R e) for standard normal w0 and e: nothing is inverted that may be
-small. q(u) follows its inputs, so that layers are correlated with no parameters for it.
+small. q(u) follows its inputs, so that layers are correlated with no parameters for it. Where each output has
+a kernel, K, L, B and V have a leading axis of outputs, and N is still one for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dgpbench.inference.drawn import DrawnMethod, Given, PassedThrough, equal_inducing_only, fan_out, normals
+from dgpbench.inference.drawn import Given, PassedThrough, PassedThroughMethod, fan_out, normals
 from dgpbench.inference.lazy import lazy
 
 if TYPE_CHECKING:
@@ -56,31 +57,33 @@ class GlobalInducing(PassedThrough):
         B = tf.linalg.cholesky(K + tf.matmul(R, R, transpose_b=True))
         B, B_for_mean, B_for_draw, B_for_kl = fan_out(B, 4)
         V, V_for_draw, V_for_S, V_for_kl = fan_out(tf.linalg.triangular_solve(B, L), 4)
-        v, v_for_draw = fan_out(tf.transpose(p["q_mu"]), 2)  # M, P
-        mean = tf.matmul(tf.linalg.triangular_solve(B_for_mean, v), V, transpose_a=True)  # P, M
-        mean, mean_for_kl = fan_out(mean, 2)
-        log_det = 2.0 * (_log_diagonal(R_for_kl) - _log_diagonal(B_for_kl))  # of the covariance of w
-        spread = P * (tf.reduce_sum(tf.square(V_for_kl)) + log_det)
+        v, v_for_draw = fan_out(_columns(tf.transpose(p["q_mu"]), K), 2)
+        mean = tf.matmul(tf.linalg.triangular_solve(B_for_mean, v), V, transpose_a=True)  # P, M or P, 1, M
+        mean, mean_for_kl = fan_out(tf.reshape(mean, (P, M)), 2)
+        log_det = 2.0 * (_log_diagonal(R_for_kl) - _log_diagonal(B_for_kl))  # of each covariance of w
+        spread = P * tf.reduce_mean(tf.reduce_sum(tf.square(V_for_kl), (-2, -1)) + log_det)
         kl = 0.5 * (tf.reduce_sum(tf.square(mean_for_kl)) - spread)
         if key is None:
             excess = -tf.matmul(V_for_S, V_for_S, transpose_a=True)
-            return Given(preparation.Whitened(mean, excess=excess[None]), kl)
-        w, e = tf.unstack(normals(key, (2, M, P), K.dtype))
+            return Given(preparation.Whitened(mean, excess=tf.reshape(excess, (-1, M, M))), kl)
+        w, e = (_columns(A, K) for A in tf.unstack(normals(key, (2, M, P), K.dtype)))
         gap = v_for_draw - tf.matmul(L_for_draw, w) - tf.matmul(R_for_draw, e)
         w += tf.matmul(V_for_draw, tf.linalg.triangular_solve(B_for_draw, gap), transpose_a=True)
-        w, w_for_outputs = fan_out(tf.transpose(w), 2)  # P, M
-        u = tf.matmul(w_for_outputs, L_for_outputs, transpose_b=True)
+        w, w_for_outputs = fan_out(tf.linalg.matrix_transpose(w), 2)  # P, M or P, 1, M
+        u = tf.reshape(tf.matmul(w_for_outputs, L_for_outputs, transpose_b=True), (P, M))
         outputs = layer.with_mean(p, tf.matmul(p["P"], u) if layer.mixed else u, Z)
-        return Given(preparation.Whitened(w), kl, outputs)
+        return Given(preparation.Whitened(tf.reshape(w, (P, M))), kl, outputs)
+
+
+def _columns(A: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
+    """Columns (M, P) as factors of K multiply them: as they are, or (P, M, 1) for a K of each output."""
+    return A if K.shape.rank == 2 else tf.transpose(A)[:, :, None]
 
 
 def _log_diagonal(A: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(A))))
+    return tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(A))), -1)
 
 
-class Global(DrawnMethod):
-    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        return super().refuses(model, likelihood) or equal_inducing_only(self.settings["name"], model)
-
+class Global(PassedThroughMethod):
     def bound(self, model: DeepGP) -> GlobalInducing:
         return GlobalInducing(model, self.settings["samples"])

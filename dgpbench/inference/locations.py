@@ -6,7 +6,7 @@ not whitened, the mean function included and independent of the others: f_{l-1} 
 layer l and f_l its inducing outputs, so that the functions between them depend on both. The bound is
     E log p(y | f_L) - sum_l E KL(q(f_l) || N(mean(f_{l-1}), K(f_{l-1}))),
 both expectations over the same draws. With K = L L^T the layer's u = f_l - mean(f_{l-1}) has whitened mean
-L^-1 (m_l - mean) and root L^-1 R_l, S_l = R_l R_l^T.
+L^-1 (m_l - mean) and root L^-1 R_l, S_l = R_l R_l^T. With a kernel for each output, each has its K and L.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.inference.drawn import DrawnMethod, Given, PassedThrough, equal_inducing_only, fan_out, normals
+from dgpbench.inference.drawn import Given, PassedThrough, PassedThroughMethod, fan_out, normals
 from dgpbench.inference.lazy import lazy
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class LocationsBound(PassedThrough):
             L = tf.linalg.cholesky(layer.gram(p, START_JITTER)).numpy()
             mean, root = self.model.parameter_names(i)
             after = values.get(f"layer{i + 1}/Z")
-            out[mean] = values[mean] @ L.T + (0.0 if after is None else after.T)
+            u = values[mean] @ L.T if L.ndim == 2 else (L @ values[mean][:, :, None])[:, :, 0]  # P, M
+            out[mean] = u + (0.0 if after is None else after.T)
             out[root] = L @ values[root]
         return out
 
@@ -65,11 +66,11 @@ class LocationsBound(PassedThrough):
         return Given(preparation.Whitened(u), kl, outputs)
 
 
-class Locations(DrawnMethod):
+class Locations(PassedThroughMethod):
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        own = self.settings["name"]
-        if reason := super().refuses(model, likelihood) or equal_inducing_only(own, model):
+        if reason := super().refuses(model, likelihood):
             return reason
+        own = self.settings["name"]
         overrides = (model.get("layer_overrides") or {}).values()
         if any(part.get("inner_gps") for part in (model, *overrides)) and len(model["layers"]) > 1:
             return (
