@@ -173,12 +173,16 @@ def whiten(L: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 
 
 def whiten_rows(L: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The same for each row of (P, M)."""
+    """The same for each row of (P, M), by one L for all or one for each, (P, M, M)."""
+    if L.shape.rank == 3:
+        return tf.squeeze(whiten(L, rows[:, :, None]), 2)
     return tf.transpose(whiten(L, tf.transpose(rows)))
 
 
 def whiten_root(L: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-    """L^-1 R_p (P, M, M) for lower triangles R_p."""
+    """L^-1 R_p (P, M, M) for lower triangles R_p, with L as there."""
+    if L.shape.rank == 3:
+        return tf.linalg.band_part(whiten(L, R), -1, 0)
     P, M, _ = R.shape
     side_by_side = tf.reshape(tf.transpose(R, (1, 0, 2)), (M, P * M))
     R = tf.reshape(whiten(L, side_by_side), (M, P, M))

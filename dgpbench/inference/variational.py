@@ -73,10 +73,6 @@ class Variational(Method):
         if model.get("whiten", True):
             return None
         settings, how = self.settings, self.settings["natgrad"]["parameterisation"]
-        if any_separate(model):
-            return (
-                "model.whiten=false takes layers with one kernel for all outputs; set model.per_output=none"
-            )
         if settings["bound"] != "vi":
             return f"model.whiten=false needs inference.bound=vi; it is {settings['bound']}"
         if settings["optimiser"].startswith("ngd") and how not in INVARIANT:
