@@ -10,7 +10,6 @@ from dgpbench.config.keys import later_defaults
 from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
 from dgpbench.config.upgrade import merged
 from dgpbench.inference.base import Bound, Method, Update
-from dgpbench.inference.fits import any_separate
 from dgpbench.inference.priors import priors_of
 
 if TYPE_CHECKING:
@@ -134,10 +133,6 @@ class Variational(Method):
             return (
                 f"model.layers={show_value(layers)} has no latent variables: inference.bound={bound} needs "
                 "an lv layer; use vi"
-            )
-        if bound == "iwvi" and any_separate(model):
-            return (
-                "inference.bound=iwvi takes layers with one kernel for all outputs; set model.per_output=none"
             )
         if self.settings["dreg"] and bound != "iwvi":
             return f"inference.dreg=true is a gradient of iwvi; inference.bound is {bound}"

@@ -240,12 +240,6 @@ def test_methods_that_need_one_kernel_refuse(method, field):
         compose([*words, f"{field}=all"])
 
 
-@pytest.mark.parametrize("own", ["kernel", "all"])
-def test_importance_weights_need_one_kernel(own):
-    with pytest.raises(UserError, match="iwvi takes layers with one kernel .* set model.per_output=none"):
-        compose(["inference=iwvi", "model=lv_gp_gp", f"model.per_output={own}"])
-
-
 def test_kernels_that_cannot_be_stacked_are_refused():
     with pytest.raises(UserError, match=r"model\.kernel=periodic\+white is another"):
         _deep("kernel", "model.kernel=periodic")
