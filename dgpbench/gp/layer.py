@@ -152,12 +152,18 @@ class GPLayer:
             F = mean + sd * eps
             return self._mix(batch, F, H) if self.mixed else F
         H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor
-        rows = self.kernel.cross_rows(batch.kernel, joint.points_first(for_kernel, K))  # C K, M
-        mean, form = batch.form.joint_moments(rows, K)
-        among = joint.prior_covariance(self.kernel, batch.kernel, for_kernel, K)  # T, C
+        mean, form, among = self.joint_moments(batch, for_kernel, K)
         jitter = joint.enough_jitter(jitter, among)
-        F = joint.sample(joint.samples_first(mean, K), form + among[:, None, :], eps, K, jitter)
+        F = joint.sample(mean, form + among, eps, K, jitter)
         return self._mix(batch, F, H) if self.mixed else self.add_mean(batch, F, H)
+
+    def joint_moments(self, batch: PreparedGP, H: tf.Tensor, K: int) -> tuple[tf.Tensor, ...]:
+        """Mean (P, K * C) of the GPs at H (D, K * C) without mean function, and the two parts of the
+        covariances of the K columns of a point (joint.py): of q(u) (T, P, C) and of the prior (T, 1, C)."""
+        rows = self.kernel.cross_rows(batch.kernel, joint.points_first(H, K))  # C K, M
+        mean, form = batch.form.joint_moments(rows, K)
+        among = joint.prior_covariance(self.kernel, batch.kernel, H, K)  # T, C
+        return joint.samples_first(mean, K), form, among[:, None, :]
 
     def _mix(self, batch: PreparedGP, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
         """P f plus the mean function (width, B) for draws F (output_dim, B) of the GPs."""

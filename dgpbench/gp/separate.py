@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from dgpbench.gp.fast import separate
+from dgpbench.gp.fast import joint, separate
 from dgpbench.gp.layer import GPLayer, PreparedGP
 from dgpbench.gp.parameters import scope
 from dgpbench.gp.preparation import Preparation, Whitened
@@ -43,3 +43,11 @@ class SeparateLayer(GPLayer):
         q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
         form, watched = separate.make(how.form, Kzz, q, how.batch_dtype)
         return PreparedGP(kernel, form, *self._maps(p)), watched
+
+    def joint_moments(self, batch: PreparedGP, H: tf.Tensor, K: int) -> tuple[tf.Tensor, ...]:
+        """As in GPLayer, with (T, P, C) of the prior too."""
+        rows = self.kernel.cross_rows(batch.kernel, joint.points_first(H, K))  # P, C K, M
+        mean, form = batch.form.joint_moments(rows, K)
+        mean = tf.linalg.matrix_transpose(tf.reshape(mean, (self.output_dim, -1, K)))  # P, K, C
+        among = joint.prior_covariance(self.kernel, batch.kernel, H, K)  # P, T, C
+        return tf.reshape(mean, (self.output_dim, -1)), form, tf.transpose(among, (1, 0, 2))

@@ -46,7 +46,7 @@ class White:
 
 @dataclass(frozen=True)
 class Direct(White):
-    """What is stored is q(u); `root` (M, M) is L."""
+    """What is stored is q(u); `root` is L (M, M), or (P, M, M) where each output has its own."""
 
     root: tf.Tensor
 
@@ -74,12 +74,16 @@ class Direct(White):
 
     @property
     def _inverse(self) -> tf.Tensor:
-        return tf.linalg.triangular_solve(self.root, tf.eye(self.root.shape[0], dtype=self.root.dtype))
+        *outputs, M, _ = self.root.shape
+        return tf.linalg.triangular_solve(self.root, tf.eye(M, batch_shape=outputs, dtype=self.root.dtype))
 
 
 def _apply(A: tf.Tensor, x1: tf.Tensor, x2: tf.Tensor, both: bool, transpose: bool = False) -> Pair:
     """A x1 and A x2, or A x2 A^T where it acts from `both` sides; A^T for A under `transpose`."""
-    first = tf.matmul(x1, A, transpose_b=not transpose)
+    if A.shape.rank == 3:
+        first = tf.linalg.matvec(A, x1, transpose_a=transpose)
+    else:
+        first = tf.matmul(x1, A, transpose_b=not transpose)
     second = tf.matmul(A, x2, transpose_a=transpose)
     return first, tf.matmul(second, A, transpose_b=not transpose) if both else second
 

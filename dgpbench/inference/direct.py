@@ -37,7 +37,9 @@ class DirectVI(VI):
             p = {name: tf.constant(v) for name, v in scope(values, f"layer{i}").items()}
             L = tf.linalg.cholesky(self.model.layers[i].gram(p, START_JITTER)).numpy()
             mean, root = self.model.parameter_names(i)
-            out[mean], out[root] = values[mean] @ L.T, L @ values[root]
+            m = values[mean]
+            out[mean] = m @ L.T if L.ndim == 2 else np.einsum("pij,pj->pi", L, m)  # one L, or one per output
+            out[root] = L @ values[root]
         return out
 
     def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[dict, dict]:

@@ -10,7 +10,6 @@ from dgpbench.config.keys import later_defaults
 from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
 from dgpbench.config.upgrade import merged
 from dgpbench.inference.base import Bound, Method, Update
-from dgpbench.inference.fits import any_separate
 from dgpbench.inference.priors import priors_of
 
 if TYPE_CHECKING:
@@ -73,10 +72,6 @@ class Variational(Method):
         if model.get("whiten", True):
             return None
         settings, how = self.settings, self.settings["natgrad"]["parameterisation"]
-        if any_separate(model):
-            return (
-                "model.whiten=false takes layers with one kernel for all outputs; set model.per_output=none"
-            )
         if settings["bound"] != "vi":
             return f"model.whiten=false needs inference.bound=vi; it is {settings['bound']}"
         if settings["optimiser"].startswith("ngd") and how not in INVARIANT:
@@ -138,10 +133,6 @@ class Variational(Method):
             return (
                 f"model.layers={show_value(layers)} has no latent variables: inference.bound={bound} needs "
                 "an lv layer; use vi"
-            )
-        if bound == "iwvi" and any_separate(model):
-            return (
-                "inference.bound=iwvi takes layers with one kernel for all outputs; set model.per_output=none"
             )
         if self.settings["dreg"] and bound != "iwvi":
             return f"inference.dreg=true is a gradient of iwvi; inference.bound is {bound}"

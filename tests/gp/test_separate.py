@@ -240,19 +240,6 @@ def test_methods_that_need_one_kernel_refuse(method, field):
         compose([*words, f"{field}=all"])
 
 
-@pytest.mark.parametrize("own", ["kernel", "all"])
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["inference=iwvi", "model=lv_gp_gp"], "inference.bound=iwvi takes"),
-        (["inference=fast", "model=dgp2", "model.whiten=false"], "model.whiten=false takes"),
-    ],
-)
-def test_bounds_that_need_one_kernel_refuse(words, told, own):
-    with pytest.raises(UserError, match=f"{told} layers with one kernel .* set model.per_output=none"):
-        compose([*words, f"model.per_output={own}"])
-
-
 def test_kernels_that_cannot_be_stacked_are_refused():
     with pytest.raises(UserError, match=r"model\.kernel=periodic\+white is another"):
         _deep("kernel", "model.kernel=periodic")

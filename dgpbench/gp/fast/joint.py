@@ -12,6 +12,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from dgpbench.gp.fast.symmetric import block_ends, from_blocks
+from dgpbench.gp.fast.triangular import product
 from dgpbench.gp.kernels.base import Kernel
 
 FLOAT32_JITTER = 1e-5  # of the prior variance, at least: covariances in float32 are off by up to 1e-6 of it
@@ -67,6 +68,35 @@ def joint_quadratic_form(A, alpha, C, K: int, *half: tf.Tensor) -> tuple[tf.Tens
     return form(A, alpha, C, *half)
 
 
+def separate_quadratic_form(rows, alpha, C, K: int, *half: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The same with rows of its own for each output (P, C * K, M): alpha_p a (P, C * K) and a_k^T C_p a_j
+    (T, P, C); L^-1 and D are (P, M, M) in `half`."""
+
+    @tf.custom_gradient
+    def form(right, alpha, C, *half):
+        left, to_right, B = right, alpha, C
+        if half:
+            Linv, B = half
+            left = tf.matmul(right, Linv, transpose_b=True)
+            to_right = tf.linalg.matvec(Linv, alpha, transpose_a=True)
+        P, columns, M = right.shape
+        each = (P * columns // K, K, M)  # P C, K, M: the points of one output after those of another
+        BA = tf.reshape(tf.matmul(left, B, transpose_b=True), each)
+        value = tf.matmul(BA, tf.reshape(right, each), transpose_b=True)  # P C, K, K
+        entries = tf.stack([tf.reshape(value[:, k, j], (P, -1)) for k, j in pairs(K)])  # T, P, C
+
+        def gradient(g_mean, g):
+            g = tf.transpose(tf.reshape(_both_triangles(g, K), (K, K, -1)), (2, 0, 1))  # P C, K, K
+            d_right = tf.reshape(_combined(g, BA), right.shape) + g_mean[:, :, None] * to_right[:, None, :]
+            weighted = tf.reshape(_combined(g, tf.reshape(left, each)), left.shape)
+            dC = 0.5 * product(left, weighted, out="symmetric", transpose_a=True)
+            return d_right, tf.linalg.matvec(left, g_mean, transpose_a=True), dC, *([None] * len(half))
+
+        return (tf.linalg.matvec(left, alpha), entries), gradient
+
+    return form(rows, alpha, C, *half)
+
+
 def _combined(g: tf.Tensor, A: tf.Tensor) -> tf.Tensor:
     """g A point by point, (C, R, J) by (C, J, m): written out as a sum of few terms, which XLA fuses."""
     if g.shape[2] > TERMS:
@@ -118,24 +148,26 @@ def _pair_up(H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def prior_covariance(kernel: Kernel, prepared: dict, H: tf.Tensor, K: int) -> tf.Tensor:
-    """k(h_k, h_l) of the K inputs of each point, H (D, K * C): (T, C)."""
+    """k(h_k, h_l) of the K inputs of each point, H (D, K * C): (T, C), or (P, T, C) with a kernel for each
+    output."""
     left, right = _pair_up(tf.reshape(H, (H.shape[0], K, -1)))  # D, T, C
     same = tf.constant([k == j for k, j in pairs(K)])[:, None]
     return kernel.between(prepared, left, right, same)
 
 
 def enough_jitter(jitter, prior: tf.Tensor) -> tf.Tensor:
-    """The jitter of each point for a prior covariance (T, C).
+    """The jitter of each point for a prior covariance (T, C), or of each output and point for (T, P, C).
 
     With less, in float32, pivots at nearly equal inputs are rounding errors, and a Cholesky blows them up.
     """
     if prior.dtype != tf.float32:
         return jitter
-    return tf.maximum(jitter, FLOAT32_JITTER * tf.stop_gradient(prior[0]))  # C
+    return tf.maximum(jitter, FLOAT32_JITTER * tf.stop_gradient(prior[0]))  # C, or P, C
 
 
 def sample(mean: tf.Tensor, covariance: tf.Tensor, eps: tf.Tensor, K: int, jitter) -> tf.Tensor:
-    """mean + chol(covariance) eps (P, K * C): mean and eps too, covariance (T, P, C), jitter (C,) or one."""
+    """mean + chol(covariance) eps (P, K * C): mean and eps too, covariance (T, P, C); jitter (P, C), (C,) or
+    one."""
     P, cols = mean.shape[0], covariance.shape[2]
     e = tf.reshape(eps, (P, K, cols))
     if K > UNROLLED:
@@ -163,6 +195,6 @@ def _cholesky_times(covariance: tf.Tensor, eps: tf.Tensor, K: int, jitter) -> tf
     """The same for many samples, by TensorFlow's batched Cholesky: (P, K, C)."""
     place = [[k * (k + 1) // 2 + j if j <= k else j * (j + 1) // 2 + k for j in range(K)] for k in range(K)]
     full = tf.transpose(tf.gather(covariance, tf.constant(place)), (2, 3, 0, 1))  # P, C, K, K
-    jitter = tf.reshape(tf.cast(jitter, full.dtype), (-1, 1, 1))  # C or 1, 1, 1
+    jitter = tf.cast(jitter, full.dtype)[..., None, None]  # P, C, 1, 1 or less
     L = tf.linalg.cholesky(full + jitter * tf.eye(K, dtype=full.dtype))
     return tf.transpose(tf.linalg.matvec(L, tf.transpose(eps, (0, 2, 1))), (0, 2, 1))

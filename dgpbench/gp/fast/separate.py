@@ -13,6 +13,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from dgpbench.gp.fast.fence import Fenced, fence
+from dgpbench.gp.fast.joint import separate_quadratic_form
 from dgpbench.gp.fast.symmetric import block_ends, from_blocks, sum_over_inducing
 from dgpbench.gp.fast.triangular import product
 from dgpbench.gp.fast.whitening import inverse_cholesky, outer_square, through_cholesky
@@ -104,6 +105,10 @@ class Half(NamedTuple):
         """alpha A and A^T C A (P, B) for K = k(Z, H) (P, M, B)."""
         return half_form(K, self.Linv.value, self.alpha, self.C, self.D.value)
 
+    def joint_moments(self, rows: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """The same with all covariances of the K columns of a point (joint.py), for rows k(H, Z)."""
+        return separate_quadratic_form(rows, self.alpha, self.C, K, self.Linv.value, self.D.value)
+
 
 class Quad(NamedTuple):
     alpha: tf.Tensor  # alpha L^-1
@@ -111,6 +116,9 @@ class Quad(NamedTuple):
 
     def moments(self, K: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return quadratic_form(K, self.alpha, self.C)
+
+    def joint_moments(self, rows: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return separate_quadratic_form(rows, self.alpha, self.C, K)
 
 
 def make(

@@ -61,7 +61,8 @@ class Kernel(ABC):
 
     @abstractmethod
     def between(self, prepared: Prepared, left: tf.Tensor, right: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
-        """k(left, right) point by point for (D, T, C) arrays: (T, C). `same` (T, 1): where both are one."""
+        """k(left, right) point by point for (D, T, C) arrays: (T, C), or (P, T, C) where the
+        hyperparameters have an axis of outputs. `same` (T, 1): where both are one."""
 
 
 @dataclass(frozen=True)

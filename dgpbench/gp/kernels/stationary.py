@@ -43,8 +43,8 @@ class Stationary(Part):
         return tf.reshape(prepared["variance"], (-1, 1))
 
     def between(self, prepared: Prepared, left: tf.Tensor, right: tf.Tensor, same: tf.Tensor) -> tf.Tensor:
-        scale = prepared["scale"][:, :, None]
-        return self.of(prepared, -0.5 * tf.reduce_sum(tf.square((left - right) * scale), 0))
+        scale = prepared["scale"][..., None]  # D, 1, 1; for P outputs P, D, 1, 1
+        return self.of(prepared, -0.5 * tf.reduce_sum(tf.square((left - right) * scale), -3))
 
 
 class RBF(Stationary):
