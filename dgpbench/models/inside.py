@@ -97,10 +97,11 @@ def function_moments(layer, part, H: np.ndarray) -> tuple[np.ndarray, np.ndarray
     points, same = tf.constant(H), tf.constant(np.eye(K, dtype=bool).reshape(-1, 1))
     left, right = H[:, :, None].repeat(K, 2), H[:, None, :].repeat(K, 1)
     pairs = (tf.constant(A.reshape(D, K * K, 1)) for A in (left, right))
-    prior = tf.reshape(layer.kernel.between(part.kernel, *pairs, same), (K, K))
-    cross = layer.kernel.cross(part.kernel, points)
+    prior = tf.reshape(layer.kernel.between(part.kernel, *pairs, same), (-1, K, K))  # 1 or P kernels
+    cross = layer.kernel.cross(part.kernel, points)  # M, K or P, M, K
+    cross = cross if cross.shape.rank == 3 else cross[None]
     mean, _ = layer.conditional(part, points)
-    covariance = prior + tf.matmul(cross, tf.matmul(part.form.C, cross[None]), transpose_a=True)
+    covariance = prior + tf.matmul(cross, tf.matmul(part.form.C, cross), transpose_a=True)
     return mean.numpy(), np.broadcast_to(covariance.numpy(), (len(mean), K, K))
 
 

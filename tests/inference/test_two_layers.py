@@ -188,6 +188,34 @@ def test_mean_field_variances_and_functions():
     np.testing.assert_allclose(inside.variances_at_zero(model, 0, 3), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("per_output", ["kernel", "all"])
+def test_functions_of_layers_with_a_kernel_for_each_output(per_output):
+    """Mean and covariance between points, output by output, in NumPy."""
+    cfg = compose([*WORDS, "inference=dsvi", "model.width=2", f"model.per_output={per_output}"])
+    X, Y = data(6, D=2)
+    _, values, _ = model_of(cfg, X, Y)
+    rng, own = np.random.RandomState(0), "layer0/kernel/rbf/"
+    for name in (f"{own}variance", f"{own}lengthscales"):
+        values[name] = values[name] * rng.uniform(0.5, 2.0, values[name].shape)
+    values["layer0/q_mu"] = rng.randn(2, 4)
+    model = GPModel(cfg)
+    model.load_parameters(values | {"jitter": np.asarray(JITTER)})
+    H, Z = rng.randn(3, 2), values["layer0/Z"]
+    part = model.posterior_parts(1, 0)[0]["layer0"]
+    mean, covariance = inside.function_moments(model.model.layers[0], part, H.T)
+    for p in range(2):
+        mine = {"layer0/kernel/rbf/variance": values[f"{own}variance"][p]}
+        mine["layer0/kernel/rbf/lengthscales"] = values[f"{own}lengthscales"][p]
+        z = Z[p] if per_output == "all" else Z
+        white = float(values.get("layer0/kernel/white/variance", 0.0))
+        K, k = rbf(mine, z, z, 0) + (JITTER + white) * np.eye(4), rbf(mine, z, H, 0)
+        A = np.linalg.solve(np.linalg.cholesky(K), k)
+        R = values["layer0/q_sqrt"][p]
+        expected = rbf(mine, H, H, 0) + white * np.eye(3) + A.T @ (R @ R.T - np.eye(4)) @ A
+        np.testing.assert_allclose(covariance[p], expected, atol=1e-8)
+        np.testing.assert_allclose(mean[p], A.T @ values["layer0/q_mu"][p] + H[:, p], atol=1e-8)
+
+
 def test_draws_have_the_covariance():
     rng = np.random.default_rng(0)
     covariance = np.array([[1.0, 0.9, 0.9], [0.9, 1.0, 0.9], [0.9, 0.9, 1.0]])
