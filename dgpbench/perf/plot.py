@@ -14,6 +14,7 @@ COLOURS = {  # one hue per library, paler for lower precision
     "dgpbench-mixed": "#3182bd",
     "dgpbench-float32": "#9ecae1",
     "own-mixed": "#41b6c4",
+    "own-float32": "#a1dab4",
     "iwvi-float64": "#54278f",
     "iwvi-mixed": "#9e9ac8",
     "gpflow-float64": "#31a354",

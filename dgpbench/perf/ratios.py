@@ -22,6 +22,7 @@ PAIRS = {  # ours, peer: the ratio wanted in each column; none is wanted where t
     ("dgpbench-mixed", "gpflux-float64"): (3.5, 2.3, 3.0, 1.3),
     ("dgpbench-mixed", "gpytorch-float32"): (2.5, 3.5, 1.2, 1.0),
     ("own-mixed", "gpytorch-float32"): (None, 4.0, None, None),  # the same model: a kernel for each output
+    ("own-float32", "gpytorch-float32"): (None, None, None, None),
     ("dgpbench-mixed", "gpflux-float32"): (None, None, None, None),
     ("dgpbench-float64", "gpflow-float64"): (None, None, None, None),
 }

