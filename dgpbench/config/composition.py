@@ -31,24 +31,17 @@ FREE = (
 )  # fields below which names may be added
 
 
-def compose(
-    overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (), among_many: bool = False
-) -> dict:
+def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:
     """The config that `overrides` (Hydra syntax, e.g. "model=dgp3", "budget.steps=100") describe.
 
-    The command line wins over an experiment, and an experiment over the groups' defaults. `among_many`: one
-    of hundreds, so that plain ones are remembered too; to look for a single one costs more than it saves.
+    The command line wins over an experiment, and an experiment over the groups' defaults.
     """
     folders = config_folders(config_dirs)
-    if among_many and (known := remembered.recall(overrides, folders)) is not None:
-        return known
     if (plain := quick(overrides, folders)) is not None:
-        cfg, lasting = _finished(plain, overrides, folders)
-        lasting = lasting and among_many
-    elif (known := remembered.recall(overrides, folders)) is not None:
+        return _finished(plain, overrides, folders)[0]
+    if (known := remembered.recall(overrides, folders)) is not None:
         return known
-    else:
-        cfg, lasting = _compose(overrides, folders)
+    cfg, lasting = _compose(overrides, folders)
     if lasting:
         remembered.remember(overrides, folders, cfg)
     return cfg

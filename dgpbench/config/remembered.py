@@ -25,6 +25,7 @@ from typing import Any
 SWITCH = "DGPBENCH_CACHE"  # another folder; empty: none
 ENVIRONMENT = re.compile(rb"oc\.env:(\w+)")
 LIMIT = 5000  # configs in a file
+FACTS = "facts "  # before the names of what is kept of a config and is none
 FILES = 4  # of other contents that stay
 
 _new: dict[Path, dict[str, dict]] = {}
@@ -61,9 +62,30 @@ def remember(overrides: Sequence[str], folders: Sequence[Path], cfg: dict) -> No
     copy = json.loads(json.dumps(cfg))  # whoever asked for the config may go on to change it
     if path is None or copy != cfg:  # keys that are numbers would come back as text
         return
+    _keep(path, _name(path, overrides), copy)
+
+
+def recall_facts(overrides: Sequence[str], folders: Sequence[Path]) -> dict | None:
+    """What was kept of the config of these overrides; its reader checks it."""
+    path = _file(tuple(folders))
+    if path is None:
+        return None
+    name = FACTS + _name(path, overrides)
+    found = _new.get(path, {}).get(name) or _stored(path).get(name)
+    return found if isinstance(found, dict) else None
+
+
+def remember_facts(overrides: Sequence[str], folders: Sequence[Path], facts: dict) -> None:
+    """Keep facts that follow from the config of these overrides and from nothing else; written, as they are
+    then, when the process ends."""
+    if (path := _file(tuple(folders))) is not None:
+        _keep(path, FACTS + _name(path, overrides), facts)
+
+
+def _keep(path: Path, name: str, value: dict) -> None:
     if not _new:
         atexit.register(flush)
-    _new.setdefault(path, {})[_name(path, overrides)] = copy
+    _new.setdefault(path, {})[name] = value
 
 
 def flush() -> None:

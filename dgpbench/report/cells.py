@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from dgpbench.config.keys import DATA_FIELDS, config_key
+from dgpbench.config.keys import DATA_FIELDS
 from dgpbench.config.protocol import num_splits
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
+from dgpbench.report.plans import cell_key, plan_of
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
 from dgpbench.store.scan import Unit
@@ -65,20 +66,6 @@ class Variant:
 IDENTITY = ("name", "task", "train_rows")  # of keys.DATA_FIELDS: which data a record has; the others choose
 
 
-@lru_cache(maxsize=4096)
-def _composed(place_words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -> dict:
-    from dgpbench.config import compose
-
-    return compose(place_words, config_dirs, among_many=True)
-
-
-@lru_cache(maxsize=8192)
-def cell_key(words: tuple, config_dirs: tuple, dataset: tuple, data_hash: str) -> str:
-    """The config_key of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
-    data = {name: list(v) if isinstance(v, tuple) else v for name, v in dataset}
-    return config_key({**_composed(words, config_dirs), "dataset": data}, data_hash)
-
-
 class Records:
     """Records by config_key, and which data each dataset's name has stood for."""
 
@@ -115,7 +102,7 @@ class Records:
 def _chosen(place: Place) -> dict:
     """What a cell chooses of its dataset, such as dataset.per_class=2: by its words, by its experiment, or as
     the dataset's file says."""
-    own = _composed(place.words, place.config_dirs)["dataset"]
+    own = plan_of(place.words, place.config_dirs).dataset
     named = {word.partition("=")[0].removeprefix("dataset.") for word in place.words}
     if own["name"] != place.dataset:  # composed once for all datasets of a column
         path = _datasets(place.config_dirs).get(place.dataset)
@@ -152,7 +139,7 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
         if cell.absent:
             continue
         try:
-            protocol = _composed(place.words, place.config_dirs)["protocol"]
+            protocol = plan_of(place.words, place.config_dirs).protocol
             splits = num_splits(_facts(place.dataset, datasets[place.dataset]), protocol)
         except UserError as error:
             cell.absent = f"{' '.join(place.words)} does not compose: {error}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class Place:
     published: dict = field(default_factory=dict)
     config_dirs: tuple[str, ...] = ()  # folders of the user's own options
 
-    @property
+    @cached_property
     def words(self) -> tuple[str, ...]:
         """The settings of `dgpbench run`, without the dataset."""
         return (*([f"experiment={self.experiment}"] if self.experiment else ()), *self.overrides)

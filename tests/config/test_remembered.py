@@ -52,16 +52,6 @@ def test_a_config_comes_back_without_hydra(cache, hydra_calls):
     assert len(hydra_calls) == 2
 
 
-def test_of_many_plain_ones_come_back_too(cache, monkeypatch):
-    calls, real, plain = [], composition.quick, WORDS[:-1]
-    monkeypatch.setattr(composition, "quick", lambda *a: (calls.append(a), real(*a))[1])
-    first = compose(plain, among_many=True)
-    assert cache() is not None and len(calls) == 1
-    again = compose(plain, among_many=True)
-    assert again == first == compose(plain) and len(calls) == 2  # the last one alone was composed
-    assert run_key(again, "d") == run_key(first, "d")
-
-
 def test_a_changed_environment_is_another_config(cache, hydra_calls, monkeypatch, tmp_path):
     monkeypatch.setenv("DGPBENCH_RESULTS", str(tmp_path / "a"))
     compose(WORDS)

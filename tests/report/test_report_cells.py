@@ -1,6 +1,7 @@
 """Which records a cell takes, and what it counts: checked on hand-made records."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from report_units import config, data_hash, plain_units, record, unit, units, wr
 from dgpbench.config import config_key
 from dgpbench.errors import UserError
 from dgpbench.report import specs
-from dgpbench.report.cells import Records, cell_key
+from dgpbench.report.cells import Records
+from dgpbench.report.plans import cell_key
 from dgpbench.report.compare import comparison
 from dgpbench.report.load import load_tables, tables_of
 from dgpbench.report.missing import commands, run_command, summary
@@ -113,7 +115,7 @@ def test_the_data_that_the_catalogue_states_win():
 @pytest.mark.parametrize("overrides", [(), ("budget.steps=100000",)])
 def test_composing_once_per_experiment_gives_the_keys_of_composing_each(dataset, overrides):
     place = specs.load("S7").places["boston", "DGP 3"]
-    place = type(place)(**{**place.__dict__, "overrides": overrides})
+    place = replace(place, overrides=overrides)
     whole = config("dsvi2017_dgp3", dataset, overrides)
     known = (("name", dataset), ("task", whole["dataset"]["task"]))
     assert cell_key(place.words, (), known, "0" * 64) == config_key(whole, "0" * 64)
