@@ -6,12 +6,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import partial
 
 from dgpbench.config import compose
 from dgpbench.data import load_split
 from dgpbench.errors import UserError
-from dgpbench.perf.curves import Curve, Race, curve_of
+from dgpbench.perf.curves import PLAIN, Curve, Race, Variation, curve_of
 from dgpbench.perf.kept import Kept
 from dgpbench.perf.tables import NOTHING, Table
 
@@ -60,6 +61,12 @@ SYSTEMS |= {
     for model in ("sgp", "dgp3")
     for inference in ("fast", "standard")
 }
+VARIATIONS = {  # of the default
+    "standard-averaged": Variation(average=30.0),
+    "standard-growing": Variation(first=("inference.batch=250",), share=0.25),
+    "standard-warm": Variation(first=("inference.hyperparameters=fixed",), share=0.1),
+}
+SYSTEMS |= dict.fromkeys(VARIATIONS, SYSTEMS["standard"])
 RACE = {"datasets": ("concrete", "power", "kin8nm"), "systems": (PAPER, "standard"), "seconds": 600.0}
 CHOICE = {  # boston and power take no part in any choice: the race with the peers judges by them
     "datasets": ("concrete", "energy", "winered", "kin8nm", "yacht", "skillcraft", "sml", "protein"),
@@ -116,8 +123,11 @@ def measure(
                 words += [CHOICE_SAMPLES] if choice else []
                 race = CHOOSING(seconds) if choice else Race(seconds, target)
                 one = {"dataset": dataset, "system": system, "split": split, "target": target}
+                variation = VARIATIONS.get(system, PLAIN)
                 settings = one | {"words": words, "seconds": seconds, "part": race.part}
-                found, before = kept.measured(settings, lambda: curve_of(words, race).to_dict())  # noqa: B023
+                settings |= {"variation": asdict(variation)} if system in VARIATIONS else {}
+                make = partial(curve_of, words, race, variation)
+                found, before = kept.measured(settings, lambda: make().to_dict())  # noqa: B023
                 runs.append(one | found)
                 if before:
                     continue

@@ -1,5 +1,5 @@
-"""Plans of cells: the few facts that a table takes from a composed config, kept beside the composed configs in
-the user's cache folder, so that nothing is composed to show a table again.
+"""Plans of cells: the few facts that a table takes from a composed config, kept beside the composed configs
+in the user's cache folder, so that nothing is composed to show a table again.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dgpbench.perf import accuracy
-from dgpbench.perf.curves import Curve, Enough, Race, Watch, curve_of
+from dgpbench.perf.curves import Curve, Enough, Race, StageOver, Variation, Watch, curve_of
 
 TINY = ["dataset=arm8", "dataset.n=300", "model=dgp2", "model.num_inducing=5", "inference.batch=50",
         "engine.xla=false", "protocol.test_samples=3", "protocol.draws=5", "threads=1"]  # fmt: skip
@@ -74,6 +74,67 @@ def test_validation_rows_are_training_rows(tmp_path, monkeypatch):
 
     train, test = shuffle_rows(300, 0)
     assert set(split.rows_test) < set(train) and not set(split.rows_test) & set(test)
+
+
+class FakeTrainer:
+    """A trainer with one parameter, which is positive."""
+
+    class spec:
+        class bound:
+            @staticmethod
+            def constraints():
+                from dgpbench.gp.parameters import POSITIVE
+
+                return {"a": POSITIVE}
+
+    def __init__(self, value):
+        import tensorflow as tf
+
+        self.oracle = type("Oracle", (), {"raw": {"a": tf.Variable(value, dtype=tf.float64)}})
+
+    def values(self):
+        return {"a": np.nan, "jitter": 1e-6}
+
+
+def test_an_average_is_of_unconstrained_parameters_with_weights_that_fall_with_their_age():
+    watch = Watch(lambda: 0.0, Race(100.0, clock=lambda: 0.0), Variation(average=10.0))
+    trainer = FakeTrainer(1.0)
+    watch.training(trainer)
+    watch.start(None, None)
+    for step, value in ((5, 1.0), (10, 3.0), (30, -2.0)):
+        trainer.oracle.raw["a"].assign(value)
+        watch.update(step, 0.0, 10.0, None)
+    old = np.exp(-20 / 10)  # the share of what there was before the last one
+    raw = old * (np.exp(-5 / 10) * 1.0 + (1 - np.exp(-5 / 10)) * 3.0) + (1 - old) * -2.0
+    assert watch.values()["a"] == pytest.approx(np.log1p(np.exp(raw)), rel=1e-5)
+    assert watch.values()["jitter"] == 1e-6
+
+
+def test_a_first_stage_ends_after_its_share_and_hands_on_what_it_found():
+    now = [0.0]
+    watch = Watch(lambda: 0.0, Race(10.0, clock=lambda: now[0]), Variation(first=("seed=1",), share=0.2))
+    watch.training(FakeTrainer(4.0))
+    watch.start(None, None)
+    now[0] += 1.0
+    watch.update(7, 0.0, 10.0, None)
+    now[0] += 1.0
+    with pytest.raises(StageOver):
+        watch.update(14, 0.0, 10.0, None)
+    second = FakeTrainer(0.0)
+    watch.training(second)
+    assert float(second.oracle.raw["a"].numpy()) == 4.0
+    watch.start(None, None)
+    now[0] += 1.0
+    watch.update(6, 0.0, 10.0, None)  # no second end, and steps go on where they were
+    assert watch.curve.points[-1][:2] == [20, 3.0]
+
+
+def test_a_growing_batch_and_an_average_train(tmp_path, monkeypatch):
+    monkeypatch.setenv("DGPBENCH_DATASETS", str(tmp_path))
+    for variation in (Variation(first=("inference.batch=20",), share=0.3), Variation(average=20.0)):
+        curve = curve_of(TINY, Race(0.8, part="valid"), variation)
+        steps = [step for step, _, _ in curve.points]
+        assert curve.reason is None and steps == sorted(steps) and np.isfinite(curve.last).all()
 
 
 def run(dataset, system, points, target=-1.0, split=0):

@@ -35,7 +35,9 @@ def end(tmp_path, monkeypatch):
 def composed(monkeypatch):
     """Words that were composed."""
     calls = []
-    monkeypatch.setattr("dgpbench.config.compose", lambda words, dirs: (calls.append(words), compose(words))[1])
+    monkeypatch.setattr(
+        "dgpbench.config.compose", lambda words, dirs: (calls.append(words), compose(words))[1]
+    )
     return calls
 
 

@@ -12,10 +12,10 @@ from dgpbench.config import config_key
 from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.cells import Records
-from dgpbench.report.plans import cell_key
 from dgpbench.report.compare import comparison
 from dgpbench.report.load import load_tables, tables_of
 from dgpbench.report.missing import commands, run_command, summary
+from dgpbench.report.plans import cell_key
 from dgpbench.report.table import build
 from dgpbench.store.scan import scan
 
