@@ -61,6 +61,7 @@ class Measured:
     def __init__(self, plan: Plan, reference: bool | Sequence[Path] = False):
         self.plan = plan
         self.whole, self.rates, self.rests = defaultdict(list), defaultdict(list), defaultdict(list)
+        self.ended = defaultdict(list)  # steps after which a model that trains in its own way was done
         self.works: list[tuple[dict, float, float, float]] = []  # config, work, seconds of a step, the rest
         for unit in scan(plan.results, reference=reference, warn=lambda text: None):
             record = unit.record
@@ -72,6 +73,8 @@ class Measured:
                 rest = max(0.0, record["wall_seconds"] - (record["training"].get("seconds") or 0.0))
                 self.rates[like].append(record["steps_per_second"])
                 self.rests[like].append(rest)
+                if cfg["model"].get("own_training") and record["training"].get("converged"):
+                    self.ended[like].append(record["training"]["steps"])
                 if work := step_work(cfg):
                     self.works.append((cfg, work, 1 / record["steps_per_second"], rest))
 
@@ -89,6 +92,8 @@ class Measured:
         else:
             return None
         lengths = [budget["steps"] and budget["steps"] * step, budget["seconds"]]
+        if like in self.ended:
+            lengths.append(fmean(self.ended[like]) * step)
         return min(length for length in lengths if length) + rest
 
     def _guess(self, cfg: dict) -> tuple[float, float] | None:

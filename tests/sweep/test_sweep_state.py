@@ -176,6 +176,25 @@ def test_estimates_follow_the_budget(tmp_path, monkeypatch):
     assert line.startswith("2 units: about 0.111 core-hours (6:40 one after another)")
 
 
+@pytest.mark.parametrize(("converged", "expected"), [(True, 40 / 20 + 3), (False, 9000 / 20 + 3)])
+def test_a_model_that_ends_by_itself_is_not_expected_to_use_up_its_budget(
+    tmp_path, monkeypatch, converged, expected
+):
+    from dgpbench.sweep.estimate import Measured
+    from dgpbench.sweep.planner import make_plan
+
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    words = [*data(tmp_path), "model=gpr", "threads=1"]
+    short = make_plan([*words, "budget.steps=100", "split=0"], fetch=True, note=print)
+    keys = {"key": short.units[0].key, "config_key": short.config_key(0), "data_hash": short.hashes[0]}
+    training = {"seconds": 2.0, "steps": 40, "converged": converged}
+    measured = {"steps_per_second": 20.0, "wall_seconds": 5.0, "training": training}
+    write_unit(short.results, build_record(short.config(0), status="done", **keys, **measured))
+    long = make_plan([*words, "budget.steps=9000", "split=1"], fetch=True, note=print)
+    assert Measured(long, reference=False).seconds(0) == pytest.approx(expected)
+
+
 def test_a_step_never_measured_costs_in_proportion_to_its_products(tmp_path, monkeypatch):
     from dgpbench.sweep.estimate import Measured, step_work
     from dgpbench.sweep.planner import make_plan
