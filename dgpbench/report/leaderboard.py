@@ -20,6 +20,7 @@ from dgpbench.report.table import Table
 
 DRAWS = 2000
 LEVEL = 0.95
+LATE = "unfinished: runs are missing, so that these ranks are over other datasets or splits than those above"
 
 
 class Duels(NamedTuple):
@@ -83,7 +84,7 @@ def _mean(rows: np.ndarray) -> np.ndarray:
 
 
 def board(table: Table) -> Grid:
-    """One line per method, the best mean rank first."""
+    """One line per method, the best mean rank first; methods that lack runs after those that have all."""
     at = {(row, split): None for (row, _), cell in table.cells.items() for split in cell.values}
     pairs = list(at)
     methods = [c for c in table.spec.columns if any(table.cells[row, c].values for row in table.spec.rows)]
@@ -105,6 +106,7 @@ def board(table: Table) -> Grid:
         if ratio
         else "nat to the best: log-likelihood that the best method of the split has more",
         "seconds: median over runs, on whatever machine each had",
+        *((LATE,) if any(_unfinished(table, method) for method in methods) else ()),
         *(("none of these has been run yet",) if not pairs else ()),
     )
     return Grid(
@@ -127,7 +129,8 @@ def _lines(
     means = {name: by_dataset(part, datasets) for name, part in found._asdict().items()}
     ends = {name: intervals(getattr(found, name), datasets) for name in ("ranks", "wins")}
     lines, data = [], []
-    for i in sorted(range(len(methods)), key=lambda i: means["ranks"][i]):
+    late = [_unfinished(table, method) for method in methods]
+    for i in sorted(range(len(methods)), key=lambda i: (late[i], means["ranks"][i])):
         low, high = ends["ranks"][0][i], ends["ranks"][1][i]
         here = np.isfinite(values[:, i])
         seconds = _seconds(table, methods[i])
@@ -143,6 +146,7 @@ def _lines(
             "datasets": len(set(datasets[here])),
             "splits": int(here.sum()),
             "seconds": seconds,
+            "unfinished": late[i],
         }
         data.append(line)
         wins = f"{line['win_rate']:.0%} [{line['win_rate_low']:.0%}, {line['win_rate_high']:.0%}]"
@@ -154,8 +158,13 @@ def _lines(
             Entry(str(line["splits"]), value=line["splits"]),
             Entry("" if seconds is None else f"{seconds:.1f}", value=seconds),
         )
-        lines.append(Line((methods[i],), entries))
+        lines.append(Line((f"{methods[i]} (unfinished)" if late[i] else methods[i],), entries))
     return lines, data
+
+
+def _unfinished(table: Table, method: str) -> bool:
+    """Whether runs of a method are missing; failed ones are not."""
+    return any(table.cells[row, method].missing for row in table.spec.rows)
 
 
 def _seconds(table: Table, method: str) -> float | None:

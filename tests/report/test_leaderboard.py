@@ -55,7 +55,7 @@ def test_the_board_sorts_by_rank_and_an_empty_one_says_so():
             score = {"dgp2": -1.0, "sgp": -2.0, "linear": -3.0}[column]
             cell.values = {0: score, 1: score - 0.5}
     found = board(table)
-    assert [line.heads[0] for line in found.lines] == ["dgp2", "sgp", "linear"]
+    assert [line.heads[0] for line in found.lines] == [f"{m} (unfinished)" for m in ("dgp2", "sgp", "linear")]
     assert [e.text for e in found.lines[1].entries] == [
         "2.00 [2.00, 2.00]",
         "50% [50%, 50%]",
@@ -67,3 +67,18 @@ def test_the_board_sorts_by_rank_and_an_empty_one_says_so():
     assert list(found.data["rank"]) == [1.0, 2.0, 3.0]
     rmse = specs.load("leaderboard", ["rmse"])
     assert {place.better for place in rmse.places.values()} == {"lower"}
+
+
+def test_methods_that_lack_runs_come_after_those_that_have_all():
+    table = build(specs.load("leaderboard"), Records([]))
+    for (row, column), cell in table.cells.items():
+        if column == "linear" or (column == "sgp" and row == "boston"):
+            cell.values = {split: {"linear": -3.0, "sgp": -2.0}[column] for split in range(cell.expected)}
+    found = board(table)
+    assert [line.heads[0] for line in found.lines] == ["linear", "sgp (unfinished)"]
+    assert list(found.data["unfinished"]) == [False, True] and list(found.data["method"]) == ["linear", "sgp"]
+    assert list(found.data["rank"]) == [pytest.approx(1 + 1 / 8), 1.0]  # second on one set of eight
+    assert any(note.startswith("unfinished: ") for note in found.notes)
+    for cell in table.cells.values():
+        cell.failed = {split: "failed" for split in range(cell.expected or 0) if split not in cell.values}
+    assert not any(note.startswith("unfinished: ") for note in board(table).notes)
