@@ -12,7 +12,7 @@ JOBS ?= 2
 export PYTHONDONTWRITEBYTECODE =  # tests start hundreds of processes: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install lock audit licences run test test-slow test-cluster test-kill soak test-fuzz test-throughput lint docs perf perf-envs repro clean
+.PHONY: help venv install lock audit licences run test test-slow test-long test-cluster test-kill soak test-fuzz test-throughput lint docs perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -60,7 +60,10 @@ test: $(STAMP)  ## run the fast tests in JOBS=2 processes; ARGS are passed to py
 	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
 test-slow: $(STAMP) $(DOCS)  ## run the tests marked slow: chains, kills, docs that train, the site, the notebooks
-	@$(BIN)/python -m pytest -n $(JOBS) -m slow $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) -m "slow and not long" $(ARGS)
+
+test-long: $(STAMP)  ## run the tests marked long: further cases of slow proofs, and measurements (minutes)
+	@$(BIN)/python -m pytest -n $(JOBS) -m long $(ARGS)
 
 # Ray comes into an environment of its own that also sees the packages of .venv.
 RAY_ENV := $(or $(DGPBENCH_RAY_ENV),.ray-env)

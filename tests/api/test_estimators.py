@@ -27,7 +27,9 @@ def data(n: int = 40):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [dgpbench.Regressor, dgpbench.Classifier])
+@pytest.mark.parametrize(
+    "kind", [dgpbench.Regressor, pytest.param(dgpbench.Classifier, marks=pytest.mark.long)]
+)
 @pytest.mark.filterwarnings("ignore")
 def test_all_checks_of_scikit_learn(kind):
     found = check_estimator(kind("sgp", QUICK), on_fail=None, expected_failed_checks=EXCEPTIONS)

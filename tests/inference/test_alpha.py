@@ -119,7 +119,7 @@ def test_the_cavity_against_its_definition():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LIKELIHOODS if name not in ("robustmax", "softmax")])
-@pytest.mark.parametrize("alpha", [0.1, 1.0])
+@pytest.mark.parametrize("alpha", [pytest.param(0.1, marks=pytest.mark.long), 1.0])
 def test_the_integral_of_a_power_and_its_gradient_by_quadrature(name, alpha):
     likelihood = LIKELIHOODS[name]()
     whole = {"bernoulli": 1.0, "bernoulli_logit": 1.0, "poisson": 3.0, "ordinal": 1.0}

@@ -22,6 +22,7 @@ NAMES = [f"layer0/kernel/rbf/{name}" for name in ("lengthscales", "variance")]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_hyperparameters_of_coal_have_the_marginals_of_a_grid():
     """Two chains under 30 inducing points; the evidence on the grid is that of the full model, by importance
     sampling around the Laplace approximation."""

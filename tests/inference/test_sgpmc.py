@@ -210,7 +210,7 @@ def test_chains_resume_to_the_bit_and_keep_what_they_say(sampler):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("N", [20, 200])
+@pytest.mark.parametrize("N", [20, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sampler", ["hmc", "nuts"])
 def test_chains_have_the_posterior_of_a_conjugate_model(sampler, N):
     """Gaussian noise, hyperparameters fixed: SGPR's q(u). Leapfrog steps have no bias: proposals are accepted

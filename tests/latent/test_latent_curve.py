@@ -23,7 +23,7 @@ def exact(monkeypatch, made, X, Y, samples=400):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.05, 1e-4])
-@pytest.mark.parametrize("model", ["lv_gp", "lv_gp_gp", "lv_gp_gp_gp"])
+@pytest.mark.parametrize("model", ["lv_gp", "lv_gp_gp", pytest.param("lv_gp_gp_gp", marks=pytest.mark.long)])
 def test_curve_equals_all_layers(model, noise, monkeypatch):
     made, X, Y, _ = fit(f"model={model}", "inference=iwvi", "model.inner_q_scale=0.3")
     made.load_parameters(made.values | {"likelihood/variance": np.asarray(noise)})

@@ -48,7 +48,7 @@ def test_functions_of_a_conjugate_model():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("N", "leapfrog"), [(20, 6), (200, 10)])
+@pytest.mark.parametrize(("N", "leapfrog"), [(20, 6), pytest.param(200, 10, marks=pytest.mark.long)])
 def test_whitened_outputs_of_a_conjugate_model(N, leapfrog):
     """Hyperparameters fixed: each coordinate of v, a thousand effective samples. The noise grows with the
     rows, so that no coordinate is much narrower than another, and a trajectory is a quarter of a period."""

@@ -20,6 +20,7 @@ CASE = Case("tiny", batch=60, inputs=3, width=2, num_inducing=10, depth=1)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_dgpbench_beside_gpflow(tmp_path):
     for name in ("dgpbench-mixed", "gpflow-float64"):
         system = SYSTEMS[name]

@@ -47,6 +47,7 @@ def test_the_rows_study_streams_what_is_computed(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_evaluation_is_timed_with_and_without_metrics():
     small = [*SMALL, "dataset.n=500", "protocol.test_samples=3"]
     found = evaluation.measure(["dgp2"], 1, small, print)

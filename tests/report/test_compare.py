@@ -295,6 +295,7 @@ def test_plots_are_written_and_bad_places_are_one_line(capsys, results, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_run_makes_what_is_missing(capsys, tmp_path, monkeypatch):
     (tmp_path / "my.csv").write_text("x,y\n" + "\n".join(f"{i / 40},{math.sin(i / 6)}" for i in range(40)))
     monkeypatch.chdir(tmp_path)

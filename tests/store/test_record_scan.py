@@ -124,6 +124,7 @@ def test_a_cut_reference_file_is_named(tmp_path, warned):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_records_are_scanned_about_as_fast_as_they_are_parsed(tmp_path):
     trace = [[100 * i, 0.123456 * i, -12345.678 + i] for i in range(200)]
     record = make_record(training={"trace": trace})

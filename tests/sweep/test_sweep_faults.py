@@ -11,6 +11,7 @@ from dgpbench.store.scan import scan
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_eight_sweeps_of_the_same_units_at_once(tmp_path):
     mark = tmp_path / "mark"
     words = command("sweep", *data(tmp_path), *misbehaving("split=range(12)", f"model.mark={mark}"))

@@ -42,6 +42,7 @@ def check(folder, units, kills, rows, count, settle=False):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_kills_over_a_sweep_without_checkpoints(tmp_path):
     units = ["model=linear", "split=range(12)", "protocol.draws=2000"]
     units += ["launcher.workers=2", "launcher.retries=20"]

@@ -100,7 +100,7 @@ def _race(results, barrier, wins) -> None:
 @pytest.mark.slow
 def test_eight_at_once_and_one_wins(tmp_path):
     context = multiprocessing.get_context("fork")
-    for _ in range(20):
+    for _ in range(6):
         barrier, wins = context.Barrier(8), context.Value("i", 0)
         racers = [context.Process(target=_race, args=(tmp_path, barrier, wins)) for _ in range(8)]
         for racer in racers:

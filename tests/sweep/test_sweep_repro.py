@@ -209,7 +209,7 @@ def test_a_budget_stops_and_the_same_command_goes_on(tmp_path):
     write_data(tmp_path)
     long = ["model=sgp", "model.num_inducing=5", "budget.steps=9000000", "engine.block_seconds=0.1"]
     cells(tmp_path, line(tmp_path, "a", "model=linear", "split=0"), line(tmp_path, "a", *long, "split=0"))
-    for budget in (7, 20, 60):  # the shorter ones may be over before training has begun
+    for budget in (12, 60):  # the shorter one may be over before training has begun
         began = time.monotonic()
         done = repro(tmp_path, "launcher.workers=1", "--budget", f"{budget}s")
         assert done.returncode == 0 and budget < time.monotonic() - began < budget + 40, done.stderr
