@@ -48,8 +48,7 @@ def recall(overrides: Sequence[str], folders: Sequence[Path]) -> dict | None:
     path = _file(tuple(folders))
     if path is None:
         return None
-    name = _name(path, overrides)
-    found = _new.get(path, {}).get(name) or _stored(path).get(name)
+    found = _found(path, _name(path, overrides))
     try:
         return normalise(json.loads(json.dumps(found))) if isinstance(found, dict) else None
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
@@ -70,8 +69,7 @@ def recall_facts(overrides: Sequence[str], folders: Sequence[Path]) -> dict | No
     path = _file(tuple(folders))
     if path is None:
         return None
-    name = FACTS + _name(path, overrides)
-    found = _new.get(path, {}).get(name) or _stored(path).get(name)
+    found = _found(path, FACTS + _name(path, overrides))
     return found if isinstance(found, dict) else None
 
 
@@ -80,6 +78,10 @@ def remember_facts(overrides: Sequence[str], folders: Sequence[Path], facts: dic
     then, when the process ends."""
     if (path := _file(tuple(folders))) is not None:
         _keep(path, FACTS + _name(path, overrides), facts)
+
+
+def _found(path: Path, name: str) -> Any:
+    return _new.get(path, {}).get(name) or _stored(path).get(name)
 
 
 def _keep(path: Path, name: str, value: dict) -> None:

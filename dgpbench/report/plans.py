@@ -40,12 +40,12 @@ def plan_of(words: tuple[str, ...], config_dirs: tuple[str, ...] = ()) -> Plan:
 @lru_cache(maxsize=8192)
 def cell_key(words: tuple, config_dirs: tuple, dataset: tuple, data_hash: str) -> str:
     """The config_key of a cell. Composed once per experiment: of the dataset only keys.DATA_FIELDS matter."""
-    plan, name = plan_of(words, config_dirs), json.dumps([dataset, data_hash])
-    if name not in plan.keys:
+    plan, which = plan_of(words, config_dirs), json.dumps([dataset, data_hash])
+    if which not in plan.keys:
         data = {name: list(v) if isinstance(v, tuple) else v for name, v in dataset}
-        plan.keys[name] = config_key({**_composed(words, config_dirs), "dataset": data}, data_hash)
+        plan.keys[which] = config_key({**_composed(words, config_dirs), "dataset": data}, data_hash)
         _remember(words, config_dirs, plan)
-    return plan.keys[name]
+    return plan.keys[which]
 
 
 def _remember(words: tuple, config_dirs: tuple, plan: Plan) -> None:
