@@ -1,5 +1,6 @@
 """Cost of a sweep, from the times that records have measured; units never measured are counted as such.
 
+A run that waited for its core, beside other work, counts with the time it had one (`core_share`).
 Where no record has the very config, another budget of it gives the length of a step; where none has its step,
 the GP model nearest in arithmetic does, in proportion: one of the same inference if there is any.
 """
@@ -67,16 +68,18 @@ class Measured:
             record = unit.record
             if record["status"] != "done" or record["wall_seconds"] is None:
                 continue
-            self.whole[record["config_key"]].append(record["wall_seconds"])
+            share = core_share(record)
+            self.whole[record["config_key"]].append(share * record["wall_seconds"])
             if record["steps_per_second"]:
                 like, cfg = _like(record["config"], record["data_hash"]), record["config"]
-                rest = max(0.0, record["wall_seconds"] - (record["training"].get("seconds") or 0.0))
-                self.rates[like].append(record["steps_per_second"])
+                step = share / record["steps_per_second"]
+                rest = share * max(0.0, record["wall_seconds"] - (record["training"].get("seconds") or 0.0))
+                self.rates[like].append(1 / step)
                 self.rests[like].append(rest)
                 if cfg["model"].get("own_training") and record["training"].get("converged"):
                     self.ended[like].append(record["training"]["steps"])
                 if work := step_work(cfg):
-                    self.works.append((cfg, work, 1 / record["steps_per_second"], rest))
+                    self.works.append((cfg, work, step, rest))
 
     def seconds(self, number: int) -> float | None:
         """Expected seconds of a unit of this config, None if nothing is known."""
@@ -111,6 +114,13 @@ class Measured:
         alike = [found for found in same if found[0]["precision"] == cfg["precision"]] or same
         near = sorted(alike, key=lambda found: abs(math.log(found[1] / work)))[:NEAREST]
         return median(step * work / other for _, other, step, _ in near), median(rest for *_, rest in near)
+
+
+def core_share(record: dict) -> float:
+    """Share of its training time in which a run on the CPU had a core: below 1 beside other work."""
+    spent, wall = (record["training"].get(name) or 0.0 for name in ("cpu_seconds", "seconds"))
+    known = spent > 0 and wall > 0 and str(record["device"]).startswith("cpu")
+    return min(1.0, spent / wall) if known else 1.0
 
 
 def step_work(cfg: dict) -> float | None:

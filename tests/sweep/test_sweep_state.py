@@ -176,6 +176,35 @@ def test_estimates_follow_the_budget(tmp_path, monkeypatch):
     assert line.startswith("2 units: about 0.111 core-hours (6:40 one after another)")
 
 
+@pytest.mark.parametrize(
+    ("device", "spent", "expected"),
+    [
+        ("cpu AMD EPYC", 5.0, (100 / 50 + 2.0) / 4),  # it had its core for a quarter of the time
+        ("cpu AMD EPYC", 40.0, 100 / 50 + 2.0),  # two cores
+        ("cpu AMD EPYC", None, 100 / 50 + 2.0),
+        ("gpu A100", 5.0, 100 / 50 + 2.0),  # the processor waits for the GPU
+    ],
+)
+def test_a_run_that_waited_for_its_core_counts_with_the_time_it_had_one(
+    tmp_path, monkeypatch, device, spent, expected
+):
+    from dgpbench.sweep.estimate import Measured
+    from dgpbench.sweep.planner import make_plan
+
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    words = [*data(tmp_path), "model=dgp2", "threads=1"]
+    once = make_plan([*words, "budget.steps=1000", "split=0"], fetch=True, note=print)
+    keys = {"key": once.units[0].key, "config_key": once.config_key(0), "data_hash": once.hashes[0]}
+    training = {"seconds": 20.0} | ({"cpu_seconds": spent} if spent else {})
+    measured = {"steps_per_second": 50.0, "wall_seconds": 22.0, "training": training, "device": device}
+    write_unit(once.results, build_record(once.config(0), status="done", **keys, **measured))
+    again = make_plan([*words, "budget.steps=1000", "split=1"], fetch=True, note=print)
+    assert Measured(again, reference=False).seconds(0) == pytest.approx(22.0 * min(1.0, expected / 4.0))
+    shorter = make_plan([*words, "budget.steps=100", "split=1"], fetch=True, note=print)
+    assert Measured(shorter, reference=False).seconds(0) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("converged", "expected"), [(True, 40 / 20 + 3), (False, 9000 / 20 + 3)])
 def test_a_model_that_ends_by_itself_is_not_expected_to_use_up_its_budget(
     tmp_path, monkeypatch, converged, expected
