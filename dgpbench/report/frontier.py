@@ -6,6 +6,7 @@ import pandas as pd
 
 from dgpbench.report.grid import Grid, plain
 from dgpbench.report.table import Table
+from dgpbench.store.seconds import training_seconds
 
 
 def frontier_frame(table: Table) -> pd.DataFrame:
@@ -14,7 +15,7 @@ def frontier_frame(table: Table) -> pd.DataFrame:
     for (row, column), cell in table.cells.items():
         seconds: dict[int, list[float]] = {}
         for unit in cell.units:
-            spent = unit.record["training"].get("seconds", unit.record["wall_seconds"])
+            spent = training_seconds(unit.record)
             if unit.record["status"] == "done" and spent is not None:
                 seconds.setdefault(unit.record["split"], []).append(spent)
         common = [split for split in cell.values if split in seconds]
@@ -39,8 +40,8 @@ def frontier(table: Table) -> Grid:
     frame = frontier_frame(table)
     shown = frame.assign(frontier=["yes" if on else "" for on in frame.frontier])
     notes = (
-        "seconds of training as recorded, on whatever machine and threads the run had; yes: no other model "
-        "of this dataset is at least as good and as quick, and better in one",
+        "seconds of training in which the run had a core, on whatever machine and threads; yes: no other "
+        "model of this dataset is at least as good and as quick, and better in one",
     )
     return plain(
         f"Accuracy against training seconds: {table.spec.title}",

@@ -17,6 +17,7 @@ from dgpbench.report.grid import Entry, Grid, Line
 from dgpbench.report.metrics import METRICS
 from dgpbench.report.notes import title
 from dgpbench.report.table import Table
+from dgpbench.store.seconds import training_seconds
 
 DRAWS = 2000
 LEVEL = 0.95
@@ -105,7 +106,7 @@ def board(table: Table) -> Grid:
         "improvability: share of its error that the best method of the split would save"
         if ratio
         else "nat to the best: log-likelihood that the best method of the split has more",
-        "seconds: median over runs, on whatever machine each had",
+        "seconds: median over runs, in training with a core to run on, on whatever machine each had",
         *((LATE,) if any(_unfinished(table, method) for method in methods) else ()),
         *(("none of these has been run yet",) if not pairs else ()),
     )
@@ -169,7 +170,7 @@ def _unfinished(table: Table, method: str) -> bool:
 
 def _seconds(table: Table, method: str) -> float | None:
     spent = [
-        unit.record["training"].get("seconds", unit.record["wall_seconds"])
+        training_seconds(unit.record)
         for row in table.spec.rows
         for unit in table.cells[row, method].units
         if unit.record["status"] == "done"

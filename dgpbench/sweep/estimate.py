@@ -17,6 +17,7 @@ from dgpbench.config.keys import settings
 from dgpbench.config.upgrade import complete
 from dgpbench.progress import clock
 from dgpbench.store.scan import scan
+from dgpbench.store.seconds import core_share
 from dgpbench.sweep.plan import Plan
 
 NEAREST = 5  # measured models that a guess rests on
@@ -114,13 +115,6 @@ class Measured:
         alike = [found for found in same if found[0]["precision"] == cfg["precision"]] or same
         near = sorted(alike, key=lambda found: abs(math.log(found[1] / work)))[:NEAREST]
         return median(step * work / other for _, other, step, _ in near), median(rest for *_, rest in near)
-
-
-def core_share(record: dict) -> float:
-    """Share of its training time in which a run on the CPU had a core: below 1 beside other work."""
-    spent, wall = (record["training"].get(name) or 0.0 for name in ("cpu_seconds", "seconds"))
-    known = spent > 0 and wall > 0 and str(record["device"]).startswith("cpu")
-    return min(1.0, spent / wall) if known else 1.0
 
 
 def step_work(cfg: dict) -> float | None:

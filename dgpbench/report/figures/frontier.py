@@ -51,7 +51,7 @@ def picture(spec, table: Table) -> Picture:
         legend_below(figure, [handles[name] for name in shown], shown)
 
     notes = (
-        "filled: no other model is at least as good and as quick; seconds as recorded, whatever else ran "
-        "beside it; of models without a training loop, all seconds",
+        "filled: no other model is at least as good and as quick; seconds are those in which the run "
+        "had a core; of models without a training loop, all seconds",
     )
     return Picture(spec.name, spec.title, data, paint, (3.0 * columns + 0.6, 2.4 * rows + 0.8), notes)
