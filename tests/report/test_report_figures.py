@@ -225,3 +225,13 @@ def test_a_figure_of_other_records_is_not_titled_after_the_paper(tmp_path):
     letters_run(tmp_path, rows=10, draws=50)
     picture = figures.make(figures.find("5.4"), scan(tmp_path), ["model=sgp"])
     assert picture.title == "Posterior densities: model=sgp"
+
+
+def test_a_value_far_from_all_others_does_not_flatten_a_frontier():
+    from dgpbench.report.figures.frontier import shown_range
+
+    assert shown_range([1.0, 2.0, 3.0, 4.0, 5.0]) == (1.0, 5.0)
+    assert shown_range([1.0, 2.0, 3.0, 4.0, 14.0]) == (1.0, 14.0)  # quartiles 2 and 4: up to 4 + 5 * 2
+    assert shown_range([1.0, 2.0, 3.0, 4.0, 14.1]) == (1.0, 4.0)
+    assert shown_range([-29.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 5.0)
+    assert shown_range([7.0]) == (7.0, 7.0) and shown_range([7.0, 9.0]) == (7.0, 9.0)

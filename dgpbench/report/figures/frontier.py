@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
@@ -11,6 +14,14 @@ from dgpbench.report.table import Table
 
 COLUMNS = 4
 MARKERS = "osD^vPX*h"
+FAR = 5.0  # distances between the quartiles beyond which a value is drawn at the edge, with its number
+
+
+def shown_range(values: Sequence[float]) -> tuple[float, float]:
+    """Lowest and highest value that a panel has room for: one far from all others would flatten them."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    kept = [v for v in values if low - FAR * (high - low) <= v <= high + FAR * (high - low)]
+    return min(kept), max(kept)
 
 
 def picture(spec, table: Table) -> Picture:
@@ -29,14 +40,28 @@ def picture(spec, table: Table) -> Picture:
         axes = panels(figure, rows, columns)
         for place, name in zip(axes.flat, names, strict=False):
             part = data[data.dataset == name].sort_values("seconds")
+            low, high = shown_range(part.value)
+            part = part.assign(height=part.value.clip(low, high))
             front = part[part.frontier]
-            place.plot(front.seconds, front.value, color=theme["faint"], lw=2, zorder=0)
+            place.plot(front.seconds, front.height, color=theme["faint"], lw=2, zorder=0)
             for line in part.itertuples():
                 i = models.index(line.model)
                 colour = theme["colours"][i % len(theme["colours"])]
                 inside = colour if line.frontier else theme["paper"]
                 marker = MARKERS[i % len(MARKERS)]
-                place.plot(line.seconds, line.value, marker, color=colour, mfc=inside)
+                place.plot(line.seconds, line.height, marker, color=colour, mfc=inside)
+                if line.height != line.value:
+                    below = line.value < low
+                    told = f"{'↓' if below else '↑'} {line.value:.3g}"
+                    shift, side = ((0, -6), "top") if below else ((0, 6), "bottom")
+                    place.annotate(
+                        told,
+                        (line.seconds, line.height),
+                        shift,
+                        textcoords="offset points",
+                        ha="center",
+                        va=side,
+                    )
                 handles.setdefault(line.model, Line2D([], [], ls="", marker=marker, color=colour))
             place.set_xscale("log")
             place.margins(0.25, 0.2)
@@ -53,5 +78,6 @@ def picture(spec, table: Table) -> Picture:
     notes = (
         "filled: no other model is at least as good and as quick; seconds are those in which the run "
         "had a core; of models without a training loop, all seconds",
+        "with an arrow and its number: a value far from all others, drawn at the edge",
     )
     return Picture(spec.name, spec.title, data, paint, (3.0 * columns + 0.6, 2.4 * rows + 0.8), notes)
