@@ -1,8 +1,9 @@
 """Numbers inside a Markdown page, renewed from records: blocks between comments, and single cells before one.
 
 A block is what stands between `<!-- compare S7 shared -->` and `<!-- end -->`, here the lines of `dgpbench
-tables S7 --variant shared --compare`; others are `side NAME [VARIANT]`, `counts` and `overview`. A cell is a
-number directly before `<!-- S7 shared / energy / SGP -->`, with `/ published` or `/ splits` for those.
+tables S7 --variant shared --compare`; others are `side NAME [VARIANT]`, `board NAME [VARIANT]` (a
+leaderboard), `counts` and `overview`. A cell is a number directly before
+`<!-- S7 shared / energy / SGP -->`, with `/ published` or `/ splits` for those.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.compare import comparison, counted
 from dgpbench.report.grid import Grid, with_error
+from dgpbench.report.leaderboard import board
 from dgpbench.report.load import all_tables, tables_of
 from dgpbench.report.overview import overview
 from dgpbench.report.render.markdown import body
@@ -22,7 +24,7 @@ from dgpbench.report.table import Table
 from dgpbench.report.views import side_by_side
 from dgpbench.store.scan import Unit
 
-BLOCK = re.compile(r"(<!-- (compare|side|counts|overview)((?: \S+)*) -->\n).*?(<!-- end -->)", re.S)
+BLOCK = re.compile(r"(<!-- (compare|side|board|counts|overview)((?: \S+)*) -->\n).*?(<!-- end -->)", re.S)
 CELL = re.compile(r"(?P<value>[-+]?[0-9.]+(?: \([0-9.]+\))?)(?P<mark><!-- (?P<path>[^>]+? / [^>]+?) -->)")
 
 
@@ -57,6 +59,7 @@ def _block(found: re.Match, pages: Pages) -> str:
     makers: dict[str, Callable[[], Grid]] = {
         "compare": lambda: comparison(pages.table(words)),
         "side": lambda: side_by_side(pages.table(words)),
+        "board": lambda: board(pages.table(words)),
         "counts": lambda: counted(pages.every()),
         "overview": lambda: overview(pages.every(), Path("results")),
     }

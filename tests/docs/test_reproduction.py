@@ -46,6 +46,17 @@ def test_blocks_and_cells_follow_the_records(tmp_path):
     )
 
 
+def test_a_leaderboard_is_a_block_too(tmp_path):
+    found = units(
+        "dsvi2017_sgp", "energy", [-1.0, -1.2], training={"seconds": 8.0, "cpu_seconds": 2.0}, device="cpu"
+    )
+    found += units("dsvi2017_dgp2", "energy", [-0.5, -1.3], training={"seconds": 3.0}, device="cpu")
+    text = renewed("<!-- board S7 -->\nold\n<!-- end -->\n", Pages(found, tmp_path))
+    # one win each; SGP had a core for 2 of its 8 s
+    assert r"| SGP (unfinished) | 1.50 \[1.00, 2.00\] | 50% \[0%, 100%\] | 0.250 | 1 | 2 | 2.0 |" in text
+    assert r"| DGP 2 (unfinished) | 1.50 \[1.00, 2.00\] | 50% \[0%, 100%\] | 0.050 | 1 | 2 | 3.0 |" in text
+
+
 @pytest.mark.parametrize(
     "text", ["1<!-- S7 / energy / DGP 9 -->", "1<!-- S7 / energy / SGP -->", "1<!-- S99 / a / b -->"]
 )
