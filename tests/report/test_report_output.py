@@ -263,3 +263,16 @@ def test_the_overview_has_begun_variants_with_experiments_of_their_own():
     assert ("S7", "10k") not in tables and tables["S7",].done > 0
     cells = tables["5.1", "10k"].cells
     assert cells["solar", "LV-GP IWVI"].published.value == 0.07
+
+
+def test_columns_of_words_begin_at_the_left_in_markdown():
+    from dgpbench.report.grid import Entry, Grid, Line
+    from dgpbench.report.render.markdown import body
+
+    lines = [
+        Line(("a",), (Entry("-2.1 (0.1)", "3/3"), Entry("DGP 2"), Entry("1,074 runs"), Entry(""))),
+        Line(("b",), (Entry("failed"), Entry("linear"), Entry(""), Entry(""))),
+        Line(("c",), (Entry("–", "0/3"), Entry("7"), Entry("words: none"), Entry(""))),
+    ]
+    grid = Grid("x", "X", "", ("row",), ("value", "model", "lacks", "empty"), tuple(lines), [], ())
+    assert body(grid).splitlines()[1] == "| --- | ---: | --- | --- | ---: |"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dgpbench.plain_text import markdown
 from dgpbench.report.grid import Entry, Grid
 
@@ -20,12 +22,16 @@ def render(grid: Grid) -> str:
 
 def body(grid: Grid) -> str:
     """The table alone."""
-    heads = [
-        _row([*grid.heads, *grid.columns]),
-        _row(["---"] * len(grid.heads) + ["---:"] * len(grid.columns)),
-    ]
+    sides = ["---" if _words(grid, at) else "---:" for at in range(len(grid.columns))]
+    heads = [_row([*grid.heads, *grid.columns]), _row(["---"] * len(grid.heads) + sides)]
     rows = [_row([*map(markdown, line.heads), *map(_cell, line.entries)]) for line in grid.lines]
     return "\n".join([*heads, *rows])
+
+
+def _words(grid: Grid, at: int) -> bool:
+    """Whether most cells of a column that say something are words, which begin at the left."""
+    said = [line.entries[at].text for line in grid.lines if line.entries[at].text]
+    return 2 * sum(bool(re.search("[A-Za-z]{2}", text)) for text in said) > len(said)
 
 
 def _row(cells: list[str]) -> str:
