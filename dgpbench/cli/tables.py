@@ -213,14 +213,14 @@ def _grids(table, args: argparse.Namespace) -> list:
 
 
 def _overview(tables: list, folder: Path, compared_only: bool) -> list:
-    """All tables in one, then what we have against what was published, without the notes of each."""
+    """All tables in one, then what we have against what was published, with what explains cells."""
     from dataclasses import replace
 
-    from dgpbench.report.compare import comparison
+    from dgpbench.report.compare import comparison, explanations
     from dgpbench.report.overview import overview
 
     begun = [table for table in tables if table.done or table.failed]
-    compared = [replace(comparison(table), notes=(), missing=()) for table in begun]
+    compared = [replace(comparison(table), notes=tuple(explanations(table)), missing=()) for table in begun]
     return compared if compared_only else [overview(tables, folder), *compared]
 
 

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dgpbench.report import missing
+from dgpbench.report.cells import Cell
 from dgpbench.report.grid import Entry, Grid, Line, plain
 from dgpbench.report.notes import rule_notes, state_notes, title
 from dgpbench.report.numbers import cell_frame, gap_of
+from dgpbench.report.rules import summarise
 from dgpbench.report.table import Table
-from dgpbench.report.verdict import counts, verdict
+from dgpbench.report.verdict import by_few, counts, verdict
 from dgpbench.report.views import ours_entry, published_entry, row_head, variant_blocks
 
 HOW = "difference: ours minus published; in s.e.: over the root of the sum of both squared standard errors"
+FEW = "(t): beyond so many standard errors, but few splits leave the error itself uncertain (Student's t)"
 ZERO = "a printed error of 0.00 may be anything below 0.005: large ratios say little there"
 
 
@@ -34,7 +37,7 @@ def comparison(table: Table) -> Grid:
             published_entry(found, False, fmt, spec.minus_infinity),
             Entry(f"{gap.value:+{fmt}}", value=gap.value) if gap else Entry(),
             Entry(f"{gap.ratio:+.1f}", value=gap.ratio) if gap and gap.ratio is not None else Entry(),
-            Entry(verdict(table, (row, column)) or ""),
+            Entry(_verdict(table, (row, column))),
         )
         lines.append(Line((row,), entries))
     notes = [] if lines else ["none of these cells has been run yet"]
@@ -42,7 +45,8 @@ def comparison(table: Table) -> Grid:
         HOW,
         *([ZERO] if any(c.published and c.published.error == 0 for c in table.cells.values()) else []),
     ]
-    notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0), *_explanations(table)]
+    notes += [FEW] if any(by_few(table, at) for at in table.cells) else []
+    notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0), *explanations(table)]
     return Grid(
         f"{spec.name}-compared",
         f"{title(table)}: ours against published",
@@ -57,13 +61,24 @@ def comparison(table: Table) -> Grid:
     )
 
 
-def _explanations(table: Table) -> list[str]:
-    """What explains a cell, named by its run."""
+def _verdict(table: Table, at: tuple[str, str]) -> str:
+    return (verdict(table, at) or "") + " (t)" * by_few(table, at)
+
+
+def explanations(table: Table) -> list[str]:
+    """What explains a cell: its run and what that gives."""
     return [
-        f"{at[0]}, {at[1]}: explained by {' '.join(other.cell.place.words)} ({other.why})"
+        f"{at[0]}, {at[1]}: explained by {' '.join(other.cell.place.words)} ({other.why}), "
+        f"{other.cell.count} splits: {_number(other.cell)}"
         for at, other in table.explaining.items()
         if verdict(table, at) == "explained"
     ]
+
+
+def _number(cell: Cell) -> str:
+    """'-2.37 (0.05)'."""
+    found, fmt = summarise(cell.values.values()), cell.place.format
+    return f"{found.mean:{fmt}}" + ("" if found.error is None else f" ({found.error:{fmt}})")
 
 
 def counted(tables: Sequence[Table]) -> Grid:
@@ -72,7 +87,7 @@ def counted(tables: Sequence[Table]) -> Grid:
     for table in tables:
         if table.spec.ours == "perf":  # times of other machines
             continue
-        found = counts(verdict(table, at) for at in table.cells)
+        found = counts((verdict(table, at), by_few(table, at)) for at in table.cells)
         if any(found.values()):
             lines.append({"table": " ".join([table.spec.name, *table.spec.chosen]), **found})
     if len(lines) > 1:
@@ -82,6 +97,7 @@ def counted(tables: Sequence[Table]) -> Grid:
     notes = (
         "within k s.e.: below the quantile of Student's t for k combined standard errors (few splits count "
         "for less), or within 0.05 nat where the printed error is 0.00",
+        "by few splits: of those within 2, the ones beyond 2 standard errors and below that quantile: (t)",
         "explained: another run that the table's file names agrees with print; open: neither",
         *(("no cell has both ours and a published number",) if not lines else ()),
     )

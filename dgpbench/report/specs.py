@@ -84,11 +84,12 @@ class Spec:
     footers: tuple[str, ...] = ()
     printed_footers: dict = field(default_factory=dict)
     variants: dict[str, dict] = field(default_factory=dict)
-    explained: tuple[dict, ...] = ()  # rows, columns, and the variant whose runs explain their difference
+    explained: tuple[dict, ...] = ()  # cells (rows, columns, of) and the variant whose runs explain them
     notes: tuple[str, ...] = ()
     lacks: str | None = None  # said of a table of which nothing is run
     source: str | None = None  # of the published numbers
     chosen: tuple[str, ...] = ()  # variants in force
+    base: Spec | None = None  # the table itself, where a variant is in force
     config_dirs: tuple[str, ...] = ()  # folders of the user's own options
 
 
@@ -231,11 +232,12 @@ def _consistent(spec: Spec) -> None:
         if given - set(allowed):
             raise UserError(f"table {spec.name}: {name} must be one of: {', '.join(allowed)}")
     for entry in spec.explained:
-        _known(f"table {spec.name}, explained", entry, {"rows", "columns", "variant", "why"})
+        _known(f"table {spec.name}, explained", entry, {"rows", "columns", "of", "variant", "why"})
         for name, allowed in (("rows", spec.rows), ("columns", spec.columns)):
             if set(entry.get(name, ())) - set(allowed):
                 raise UserError(f"table {spec.name}: explained {name} must be of: {', '.join(allowed)}")
-        if entry.get("variant") not in spec.variants or not entry.get("why"):
+        explained, by = entry.get("of"), entry.get("variant")
+        if {explained, by} - {None, *spec.variants} or explained == by or not entry.get("why"):
             raise UserError(f"table {spec.name}: explained needs why, and a variant of: {[*spec.variants]}")
     for metric in {place.metric for place in spec.places.values() if place.metric}:
         try:
@@ -294,4 +296,4 @@ def with_variant(spec: Spec, name: str) -> Spec:
         changed = {name: change[name] for name in ("metric", "better") if name in change}
         places[key] = replace(place, experiment=experiment, published=published, **changed)
     units = change.get("units", spec.units)
-    return replace(spec, places=places, units=units, chosen=(*spec.chosen, name))
+    return replace(spec, places=places, units=units, chosen=(*spec.chosen, name), base=spec.base or spec)

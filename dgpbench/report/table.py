@@ -102,16 +102,23 @@ def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Tabl
 
 
 def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanation]:
-    """The cells of other variants that the spec names as explanations; those that have been run."""
-    found = {}
-    for entry in () if spec.chosen else spec.explained:
-        other = with_variant(spec, entry["variant"])
+    """The cells of other variants that the spec names as explanations, those that have been run; of several
+    the first. An entry of the spec explains the cells of its variant `of` by those of its `variant`; without
+    one of them it means the table itself, and without rows or columns all."""
+    found: dict[tuple[str, str], Explanation] = {}
+    base = spec.base or spec
+    for entry in spec.explained:
+        if spec.chosen != (() if entry.get("of") is None else (entry["of"],)):
+            continue
+        other = base if entry.get("variant") is None else with_variant(base, entry["variant"])
         chosen = {
-            at: p for at, p in other.places.items() if at[0] in entry["rows"] and at[1] in entry["columns"]
+            (row, column): place
+            for (row, column), place in other.places.items()
+            if row in entry.get("rows", spec.rows) and column in entry.get("columns", spec.columns)
         }
         for at, cell in cells_module.fill(replace(other, places=chosen), records).items():
             if cell.values:
-                found[at] = Explanation(cell, entry["why"])
+                found.setdefault(at, Explanation(cell, entry["why"]))
     return found
 
 

@@ -33,8 +33,12 @@ class Gap(NamedTuple):
     error: float
     freedom: float
 
+    def plainly(self, k: int) -> bool:
+        """Whether the gap is within k standard errors as they are."""
+        return abs(self.value) <= k * self.error
+
     def within(self, k: int) -> bool:
-        if abs(self.value) <= k * self.error:  # the quantile of Student's t is never less
+        if self.plainly(k):  # the quantile of Student's t is never less
             return True
         if not math.isfinite(self.freedom) or not self.error:
             return False
@@ -64,10 +68,15 @@ def agreement(cell: Cell, ours: Summary | None, found: Published | None) -> str 
     between = gap(ours, found)
     if between is None:
         return UNJUDGED
-    nats = (cell.place.metric or "").startswith("test_loglik")
-    if between.within(2) or (nats and found.error == 0 and abs(between.value) <= SLACK):
+    if between.within(2) or _within_slack(cell, found, between):
         return "within 2"
     return "within 3" if between.within(3) else "open"
+
+
+def _within_slack(cell: Cell, found: Published, between: Gap) -> bool:
+    """Whether the printed error is 0.00 and the gap at most 0.05 nat."""
+    nats = (cell.place.metric or "").startswith("test_loglik")
+    return nats and found.error == 0 and abs(between.value) <= SLACK
 
 
 def verdict(table: Table, at: tuple[str, str]) -> str | None:
@@ -81,15 +90,30 @@ def verdict(table: Table, at: tuple[str, str]) -> str | None:
     return found
 
 
-def counts(verdicts: Iterable[str | None]) -> dict[str, int]:
-    """Cells compared, within 2 combined standard errors and within 3 of them, explained and open; not judged.
+def by_few(table: Table, at: tuple[str, str]) -> bool:
+    """Whether a cell is within 2 or 3 only because few splits leave its own error uncertain: the gap is
+    larger than so many standard errors, but below Student's quantile."""
+    cell, ours, found = table.cells[at], table.ours(*at), verdict(table, at)
+    if found not in ("within 2", "within 3") or ours is None or cell.published is None:
+        return False
+    between = gap(ours, cell.published)
+    if between is None or _within_slack(cell, cell.published, between):
+        return False
+    return not between.plainly(2 if found == "within 2" else 3)
+
+
+def counts(verdicts: Iterable[tuple[str | None, bool]]) -> dict[str, int]:
+    """Cells compared, within 2 combined standard errors, how many of these by few splits only (`by_few`),
+    within 3, explained and open; not judged.
 
     Every compared cell is within 2, explained or open; those within 3 are said besides."""
-    found = Counter(verdicts)
+    verdicts = list(verdicts)
+    found = Counter(kind for kind, _ in verdicts)
     judged = sum(found[kind] for kind in JUDGED)
     return {
         "compared": judged,
         "within 2 s.e.": found["within 2"],
+        "by few splits": sum(few for kind, few in verdicts if kind == "within 2"),
         "within 3 s.e.": found["within 2"] + found["within 3"],
         "explained": found["explained"],
         "open": found["within 3"] + found["open"],
