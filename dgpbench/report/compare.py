@@ -17,7 +17,7 @@ from dgpbench.report.views import ours_entry, published_entry, row_head, variant
 
 HOW = "difference: ours minus published; in s.e.: over the root of the sum of both squared standard errors"
 FEW = "(t): beyond so many standard errors, but few splits leave the error itself uncertain (Student's t)"
-ZERO = "a printed error of 0.00 may be anything below 0.005: large ratios say little there"
+ZERO = "a printed error of 0.00 counts as 0.005, which it is below"
 
 
 def comparison(table: Table) -> Grid:

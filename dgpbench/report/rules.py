@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NON_GAUSSIAN = 0.99  # italics where the median Shapiro W is below
+PRINTED_ZERO = 0.005  # an error printed as 0.00 is below this
 
 
 class Summary(NamedTuple):
@@ -85,11 +86,11 @@ class Difference(NamedTuple):
 
 
 def difference(ours: Summary, value: float, error: float | None) -> Difference | None:
-    """None where one side is infinite or not a number."""
+    """Ours minus a printed value; None where one side is infinite or not a number."""
     gap = ours.mean - value
     if not math.isfinite(gap):
         return None
     if ours.error is None or error is None:
         return Difference(gap, None, None)
-    combined = math.hypot(ours.error, error)
-    return Difference(gap, combined, gap / combined if combined > 0 else None)
+    combined = math.hypot(ours.error, error or PRINTED_ZERO)
+    return Difference(gap, combined, gap / combined)

@@ -3,7 +3,7 @@
 A gap counts as within k = 2 or 3 combined standard errors if it is below the quantile of Student's t that has
 the probability of k standard deviations, with Welch's degrees of freedom: with three splits 2 becomes up to
 4.5. For a single split of ours, the spread of single splits is taken from the printed error and its number of
-runs. An error printed as 0.00 may be anything below 0.005; there 0.05 nat is agreement too.
+runs. An error printed as 0.00 counts as 0.005, which it is below; there 0.05 nat is agreement too.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 from dgpbench.report.cells import Cell
 from dgpbench.report.published import Published
-from dgpbench.report.rules import Summary, summarise
+from dgpbench.report.rules import PRINTED_ZERO, Summary, summarise
 from dgpbench.report.student import upper_tail
 from dgpbench.report.table import Table
 
-PRINTED_ZERO = 0.005  # an error printed as 0.00 is below this
 SLACK = 0.05  # nat, where the printed error is 0.00
 NORMAL = {2: 0.9772498680518208, 3: 0.9986501019683699}  # probability below k standard deviations
 JUDGED = ("within 2", "within 3", "explained", "open")

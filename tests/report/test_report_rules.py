@@ -103,7 +103,7 @@ def test_difference_in_combined_standard_errors():
     assert found.value == pytest.approx(0.1) and found.error == pytest.approx(0.05)
     assert found.ratio == pytest.approx(2.0)
     assert difference(Summary(-1.0, None, 1), -1.1, 0.04) == (pytest.approx(0.1), None, None)
-    assert difference(Summary(-1.0, 0.0, 5), -1.0, 0.0).ratio is None
+    assert difference(Summary(-1.0, 0.0, 5), -1.01, 0.0).ratio == pytest.approx(2.0)  # 0.00 counts as 0.005
     assert difference(Summary(-1.0, 0.1, 5), -math.inf, 0.04) is None
 
 
