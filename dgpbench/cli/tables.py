@@ -18,8 +18,8 @@ def add_parser(subparsers) -> None:
         "tables",
         help="the papers' tables from our records, beside the published numbers",
         description="Rebuild the papers' tables from records, ours beside the published numbers; or, by the "
-        "name of a dataset, every published number of it and ours, a list for each unit. Without a name: which tables "
-        "there are, how far each has been run, and ours against published.",
+        "name of a dataset, every published number of it and ours, a list for each unit. Without a name: "
+        "which tables there are, how far each has been run, and ours against published.",
     )
     parser.add_argument(
         "names",
