@@ -75,7 +75,7 @@ def renewed(text: str, pages: Pages) -> str:
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a page in order; UserError for one without an end, of no known kind, or an end too many."""
+    """The blocks of a page in order; UserError for one without an end, of unknown kind, or an end alone."""
     found: list[Block] = []
     opened: re.Match | None = None  # the block that has not ended
     other: re.Match | None = None  # a comment of another kind, in no block
