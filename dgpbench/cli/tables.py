@@ -70,7 +70,10 @@ def add_parser(subparsers) -> None:
 def add_source_arguments(parser) -> None:
     """Add the options that say where records come from, for tables, figures and report."""
     parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+        "--results",
+        metavar="DIR",
+        help="read this folder and its reference/ alone, without the records that come with dgpbench "
+        "(default: results, or DGPBENCH_RESULTS, and those records)",
     )
     parser.add_argument(
         "--no-reference", action="store_true", help="leave out the records that come with dgpbench"

@@ -10,7 +10,14 @@ from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.report.cells import by_split
 from dgpbench.report.grid import Entry, Grid, Line, with_error
 from dgpbench.report.published import Line as Printed
-from dgpbench.report.published import catalogue_name, lines, log_std, protocols, published_names
+from dgpbench.report.published import (
+    catalogue_name,
+    dataset_names,
+    lines,
+    log_std,
+    protocols,
+    published_names,
+)
 from dgpbench.report.rules import summarise
 from dgpbench.store.scan import Unit
 
@@ -87,9 +94,7 @@ class Number:
 
 def known(name: str) -> bool:
     """True if the catalogue or a publication has a dataset of this name."""
-    return bool({line.dataset for line in lines()} & published_names(catalogue_name(name))) or (
-        catalogue_name(name) in options("dataset", config_folders())
-    )
+    return name in dataset_names()
 
 
 def everything(name: str, units: Sequence[Unit]) -> list[Grid]:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
 
 FOLDER = Path(__file__).resolve().parent
 FILES = (FOLDER / "published.csv", FOLDER / "beyond.csv")
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in a tenth of the time, where it is built
 KEYS = ("source", "table", "dataset", "model", "inference", "metric", "n")
 DOUBTFUL = "ocr-doubtful"
 UNITS = ("original", "standardised", "normalised", "unknown", "image", "percent", "seconds", "none")
@@ -133,6 +134,12 @@ def protocols() -> dict[str, Protocol]:
 def published_names(dataset: str) -> set[str]:
     """Names that a dataset of the catalogue has in publications."""
     return {dataset, *(name for name, ours in _tree()["datasets"].items() if ours == dataset)}
+
+
+def dataset_names() -> set[str]:
+    """Names of datasets that the catalogue or a publication has."""
+    printed = {line.dataset for line in lines()}
+    return {*printed, *map(catalogue_name, printed), *options("dataset", config_folders())}
 
 
 def log_std(dataset: str) -> float | None:
