@@ -18,8 +18,8 @@ def add_parser(subparsers) -> None:
         "tables",
         help="the papers' tables from our records, beside the published numbers",
         description="Rebuild the papers' tables from records, ours beside the published numbers; or, by the "
-        "name of a dataset, every published number of it and ours in one unit. Without a name: which tables "
-        "there are, how far each has been run, and ours against published.",
+        "name of a dataset, every published number of it and ours, a list for each unit. Without a name: "
+        "which tables there are, how far each has been run, and ours against published.",
     )
     parser.add_argument(
         "names",
@@ -70,7 +70,10 @@ def add_parser(subparsers) -> None:
 def add_source_arguments(parser) -> None:
     """Add the options that say where records come from, for tables, figures and report."""
     parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
+        "--results",
+        metavar="DIR",
+        help="read this folder and its reference/ alone, without the records that come with dgpbench "
+        "(default: results, or DGPBENCH_RESULTS, and those records)",
     )
     parser.add_argument(
         "--no-reference", action="store_true", help="leave out the records that come with dgpbench"

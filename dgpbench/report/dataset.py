@@ -1,4 +1,4 @@
-"""Every number of one dataset, published and ours, in one unit: best first, with protocol and estimator."""
+"""Every number of one dataset, published and ours, a list for each unit: best first, with its provenance."""
 
 from __future__ import annotations
 
@@ -9,12 +9,35 @@ from dataclasses import dataclass
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.report.cells import by_split
 from dgpbench.report.grid import Entry, Grid, Line, with_error
-from dgpbench.report.published import DOUBTFUL, catalogue_name, lines, log_std, protocols, published_names
 from dgpbench.report.published import Line as Printed
+from dgpbench.report.published import (
+    catalogue_name,
+    dataset_names,
+    lines,
+    log_std,
+    protocols,
+    published_names,
+)
 from dgpbench.report.rules import summarise
 from dgpbench.store.scan import Unit
 
-ORIGINAL, SCALED = "original", ("standardised", "normalised")
+ORIGINAL, STANDARDISED, PERCENT = "original", "standardised", "percent"
+WORDS = {  # of the units, the first list first
+    ORIGINAL: "original units",
+    "none": "probabilities of classes",
+    PERCENT: "percent of test rows",
+    STANDARDISED: "standardised units",
+    "normalised": "normalised units, how is not said",
+    "image": "nat per image",
+    "unknown": "units not stated",
+}
+APART = {  # why numbers are not mapped to original units
+    STANDARDISED: "the deviation of the targets is not known: these cannot be mapped to original units",
+    "normalised": "how the targets were scaled is not said: these cannot be mapped to original units",
+    "unknown": "the source does not state its units: these numbers can be compared with each other only",
+}
+READINGS = {"ocr-checked": "reading checked", "ocr-doubtful": "doubtful reading"}
+CHECKED = "reading checked: from a damaged or scanned copy, confirmed by another copy or by inner checks"
 OURS = "ours"
 
 
@@ -46,7 +69,7 @@ RMSE = Quantity(
 )
 ACCURACY = Quantity(
     "accuracy",
-    "percent of test rows",
+    "share of test rows",
     ("accuracy", "error_rate"),
     (("test_accuracy", "most probable class"),),
 )
@@ -55,8 +78,9 @@ QUANTITIES = (LOGLIK, RMSE, ACCURACY)
 
 @dataclass(frozen=True)
 class Number:
-    """One number in the unit of its table."""
+    """One number in the unit of its list."""
 
+    units: str  # one of WORDS
     value: float
     error: float | None
     runs: int | None
@@ -64,27 +88,34 @@ class Number:
     source: str
     estimator: str
     protocol: str
+    confidence: str  # in the reading of a published number
     remark: str
 
 
 def known(name: str) -> bool:
     """True if the catalogue or a publication has a dataset of this name."""
-    return bool({line.dataset for line in lines()} & published_names(catalogue_name(name))) or (
-        catalogue_name(name) in options("dataset", config_folders())
-    )
+    return name in dataset_names()
 
 
 def everything(name: str, units: Sequence[Unit]) -> list[Grid]:
-    """A grid for each quantity that has a number of this dataset."""
+    """A grid for each quantity of this dataset and each unit that its numbers cannot leave."""
     dataset = catalogue_name(name)
     names, shift = published_names(dataset), _log_std(dataset)
     grids = []
     for quantity in QUANTITIES:
-        found = [_printed(line, quantity, shift) for line in lines() if line.dataset in names]
-        numbers = [number for number in found if number] + _ours(units, dataset, quantity)
-        if numbers:
-            grids.append(_grid(dataset, quantity, numbers, shift))
+        found = [line for line in lines() if line.dataset in names and line.metric in quantity.printed]
+        numbers = [_printed(line, quantity, shift) for line in _once(found)]
+        numbers += _ours(units, dataset, quantity)
+        for i, unit in enumerate(sorted({number.units for number in numbers}, key=list(WORDS).index)):
+            chosen = [number for number in numbers if number.units == unit]
+            grids.append(_grid(dataset, quantity, unit, chosen, shift, i == 0))
     return grids
+
+
+def _once(found: Sequence[Printed]) -> list[Printed]:
+    """The lines without mean squared errors of which the root is printed too."""
+    rooted = {line[:7] for line in found if line.metric == "test_rmse"}
+    return [line for line in found if line.metric != "test_mse" or line[:7] not in rooted]
 
 
 def _log_std(dataset: str) -> float | None:
@@ -96,16 +127,14 @@ def _log_std(dataset: str) -> float | None:
     return next((found for name in published_names(dataset) if (found := log_std(name)) is not None), None)
 
 
-def _printed(line: Printed, quantity: Quantity, shift: float | None) -> Number | None:
-    """A published number in original units where they are known, else as it stands."""
-    if line.metric not in quantity.printed:
-        return None
+def _printed(line: Printed, quantity: Quantity, shift: float | None) -> Number:
+    """A published number, a standardised one in original units if the deviation of the targets is known."""
     protocol = protocols()[line.protocol]
-    value, error = line.value, line.stderr
+    value, error, units = line.value, line.stderr, PERCENT if quantity is ACCURACY else protocol.units
     if error is not None:
-        divisor = protocol.divisor(line.dataset)
+        divisor = protocol.divisor(line.dataset, line.model)
         error = None if divisor is None else error / divisor
-    remarks = ["doubtful reading"] if line.confidence == DOUBTFUL else []
+    remarks = [READINGS[line.confidence]] if line.confidence in READINGS else []
     remarks += ["treat with suspicion"] if "treat with suspicion" in line.note else []
     if line.metric == "nlpp":
         value = -value
@@ -114,27 +143,27 @@ def _printed(line: Printed, quantity: Quantity, shift: float | None) -> Number |
     elif line.metric == "test_mse":
         value = math.sqrt(value)
         error = None if error is None else error / (2 * value)
-    if protocol.units in SCALED and quantity is not ACCURACY:
-        if shift is None:
-            remarks.append(f"{protocol.units} units")
+    if units == STANDARDISED and shift is not None:
+        units, scale = ORIGINAL, math.exp(shift)
+        remarks.append("from standardised units")
+        if quantity is LOGLIK:
+            value -= shift
         else:
-            remarks.append(f"from {protocol.units} units")
-            scale = math.exp(shift)
-            value, error = (
-                (value - shift, error)
-                if quantity is LOGLIK
-                else (value * scale, None if error is None else error * scale)
-            )
+            value, error = value * scale, None if error is None else error * scale
+    elif units == "normalised":
+        remarks.append("normalised, how is not said")
     elif protocol.fits:
         remarks.append("units by size")
     return Number(
+        units,
         value,
         error,
-        protocol.repeats(line.dataset),
+        protocol.repeats(line.dataset, line.model),
         " ".join(filter(None, (line.model, line.inference))),
         f"{line.source} {line.table}",
         protocol.scored or "not stated",
         line.protocol,
+        line.confidence,
         "; ".join(remarks),
     )
 
@@ -155,6 +184,7 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
             scale = 100.0 if quantity is ACCURACY else 1.0
             numbers.append(
                 Number(
+                    _units(record, quantity),
                     found.mean * scale,
                     None if found.error is None else found.error * scale,
                     found.n,
@@ -162,10 +192,17 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
                     f"{OURS}: {record['experiment'] or 'no experiment'}",
                     estimator,
                     _settings(record),
+                    "",
                     _remark(group),
                 )
             )
     return numbers
+
+
+def _units(record: dict, quantity: Quantity) -> str:
+    if quantity is ACCURACY:
+        return PERCENT
+    return "none" if "test_accuracy" in record["metrics"] else ORIGINAL
 
 
 def _remark(group: Sequence[Unit]) -> str:
@@ -180,7 +217,11 @@ def _settings(record: dict) -> str:
     return f"protocol {record['protocol']}{trained}"
 
 
-def _grid(dataset: str, quantity: Quantity, numbers: list[Number], shift: float | None) -> Grid:
+def _grid(
+    dataset: str, quantity: Quantity, units: str, numbers: list[Number], shift: float | None, first: bool
+) -> Grid:
+    """The list of the numbers of one unit, which its heading says."""
+    name = f"{dataset}-{quantity.title}" + ("" if first else f"-{units}")
     sign = -1 if quantity.better == "higher" else 1
     numbers = sorted(numbers, key=lambda n: (math.isnan(n.value), sign * n.value, n.source, n.model))
     shown = [
@@ -201,23 +242,24 @@ def _grid(dataset: str, quantity: Quantity, numbers: list[Number], shift: float 
     notes = [
         f"{quantity.better} is better; best first; mean (standard error), runs: splits or repeats behind it"
     ]
-    units = quantity.units
-    if quantity is not ACCURACY and shift is not None:
-        units += ", original units"
+    if units == ORIGINAL and shift is not None:
         notes.append(
             f"standardised numbers are mapped back with a deviation of the targets of {math.exp(shift):.5g}"
         )
+    notes += [APART[units]] if units in APART else []
+    notes += [CHECKED] if any(number.confidence == "ocr-checked" for number in numbers) else []
     notes.append("a number without (error): one run, or the source does not say what its +- is")
     named = dict.fromkeys(number.protocol for number in numbers)
     notes += [f"{name}: {protocols()[name].about}" for name in named if name in protocols()]
+    caption = WORDS[units] if units in ("image", PERCENT) else f"{quantity.units}, {WORDS[units]}"
     data = [
-        {"dataset": dataset, "quantity": quantity.title, "units": units, **number.__dict__}
+        {"dataset": dataset, "quantity": quantity.title, **number.__dict__, "units": caption}
         for number in numbers
     ]
     return Grid(
-        f"{dataset}-{quantity.title}",
-        f"{dataset}: every {quantity.title}, published and ours",
-        units,
+        name,
+        f"{dataset}: every {quantity.title}, published and ours: {WORDS[units]}",
+        caption,
         ("model",),
         (quantity.title, "runs", "source", "estimator", "protocol", "remark"),
         tuple(shown),

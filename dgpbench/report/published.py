@@ -15,14 +15,15 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
 
 FOLDER = Path(__file__).resolve().parent
 FILES = (FOLDER / "published.csv", FOLDER / "beyond.csv")
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in a tenth of the time, where it is built
 KEYS = ("source", "table", "dataset", "model", "inference", "metric", "n")
 DOUBTFUL = "ocr-doubtful"
-UNITS = ("original", "standardised", "normalised", "percent", "seconds", "none")
+UNITS = ("original", "standardised", "normalised", "unknown", "image", "percent", "seconds", "none")
 ERRORS = ("standard error", "standard deviation", "two sigma", "unknown")
 
 
@@ -52,17 +53,19 @@ class Protocol:
     about: str
     scored: str = ""  # how the density was computed
     error: str = "unknown"  # what follows +-: one of ERRORS
-    runs: int | dict[str, int] | None = None  # behind a mean; by dataset, or `otherwise`
+    runs: int | dict[str, int] | None = None  # behind a mean; by dataset, model or both, or `otherwise`
     fits: bool = False  # the source does not state the units; the size of its numbers decides
 
-    def repeats(self, dataset: str) -> int | None:
-        if isinstance(self.runs, dict):
-            return self.runs.get(dataset, self.runs["otherwise"])
-        return self.runs
+    def repeats(self, dataset: str, model: str) -> int | None:
+        """Number of splits or repeats behind a mean; what is said of a model goes before its dataset."""
+        if not isinstance(self.runs, dict):
+            return self.runs
+        names = (f"{model} on {dataset}", model, dataset, "otherwise")
+        return next(self.runs[name] for name in names if name in self.runs)
 
-    def divisor(self, dataset: str) -> float | None:
+    def divisor(self, dataset: str, model: str) -> float | None:
         """What +- is divided by for a standard error; None where that is not known."""
-        runs = self.repeats(dataset)
+        runs = self.repeats(dataset, model)
         deviation = math.sqrt(runs) if runs and runs > 1 else None
         known = {"standard error": 1.0, "standard deviation": deviation, "two sigma": 2.0}
         return known.get(self.error)
@@ -133,6 +136,12 @@ def published_names(dataset: str) -> set[str]:
     return {dataset, *(name for name, ours in _tree()["datasets"].items() if ours == dataset)}
 
 
+def dataset_names() -> set[str]:
+    """Names of datasets that the catalogue or a publication has."""
+    printed = {line.dataset for line in lines()}
+    return {*printed, *map(catalogue_name, printed), *options("dataset", config_folders())}
+
+
 def log_std(dataset: str) -> float | None:
     """Log of the targets' deviation: a standardised log density minus it is in original units."""
     return _tree()["log_std"].get(dataset)
@@ -173,7 +182,7 @@ def find(wanted: dict) -> Published | None:
         return None
     line = fitting[0]
     protocol, scale = protocols()[line.protocol], wanted.get("scale", 1)
-    divisor = wanted.get("error_divisor") or protocol.divisor(line.dataset)
+    divisor = wanted.get("error_divisor") or protocol.divisor(line.dataset, line.model)
     printed = None if line.stderr is None else line.stderr * abs(scale)
     error = None if printed is None or divisor is None else printed / divisor
     return Published(
@@ -184,7 +193,7 @@ def find(wanted: dict) -> Published | None:
         line.note,
         line.source,
         line.table,
-        protocol.repeats(line.dataset),
+        protocol.repeats(line.dataset, line.model),
     )
 
 

@@ -16,8 +16,8 @@ import yaml
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.metrics import find_metric
+from dgpbench.report.published import LOADER, dataset_names
 
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in a tenth of the time, where it is built
 FOLDER = Path(__file__).resolve().parent / "specs"
 WORDS = FOLDER.parent / "words.yaml"  # tables by another number, and those without numbers
 CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
@@ -168,7 +168,7 @@ def _packaged(name: str) -> Path:
             raise UserError(f"table {name} has nothing to compare; it holds {other['why']}")
         return FOLDER / f"{other['same']}.yaml"
     if name.lower() not in known:
-        hint = did_you_mean(name, known.values())
+        hint = did_you_mean(name, [*known.values(), *others(), *dataset_names()])
         raise UserError(
             f"no table or dataset '{name}'{hint}; `dgpbench tables` and `dgpbench data list` list them, or "
             "name a yaml file of your own"

@@ -20,6 +20,7 @@ class Hashes:
     def __init__(self, fetch: bool, note: Note, skip: bool = False):
         self.fetch, self.note, self.skip = fetch, note, skip
         self._found: dict[str, tuple[str, str | None]] = {}
+        self._said: set[str] = set()
 
     def of(self, cfg: dict) -> str:
         """The hash of a config's data."""
@@ -54,7 +55,7 @@ class Hashes:
                 return meta["data_hash"], None
             if not self.fetch and entry.kind in ("file", "images"):
                 if not expected:
-                    self.note(f"{entry.name} is not fetched yet: whether its units are done cannot be known")
+                    self._say(f"{entry.name} is not fetched yet: whether its units are done cannot be known")
                 return expected or UNKNOWN_HASH, None
             return load_recipe(recipe, entry.name, self.note).data_hash, None
         except UserError as error:
@@ -62,5 +63,11 @@ class Hashes:
                 return expected or UNKNOWN_HASH, str(error)
             if not expected:
                 raise
-            self.note(f"{entry.name}: {error}; its units will be recorded as failed unless the data turn up")
+            self._say(f"{entry.name}: {error}; its units will be recorded as failed unless the data turn up")
             return expected, None
+
+    def _say(self, text: str) -> None:
+        """Note a text once, also where several configs take different rows of one dataset."""
+        if text not in self._said:
+            self._said.add(text)
+            self.note(text)

@@ -30,10 +30,11 @@ UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 class Line(NamedTuple):
-    """One line of the list: the reference file and the words of a sweep."""
+    """One line of the list: the reference file, the words of a sweep, and where the line stands."""
 
     file: str
     words: list[str]
+    place: str  # 'cells.txt, line 3'
 
 
 def read_cells(path: Path, only: Sequence[str] = ()) -> list[Line]:
@@ -42,14 +43,18 @@ def read_cells(path: Path, only: Sequence[str] = ()) -> list[Line]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot read the cells {path} ({error.strerror}); name them with --cells") from None
+    except UnicodeDecodeError as error:
+        where = error.object.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {where}: no text in UTF-8; a list of cells is a text file") from None
     lines = []
     for number, line in enumerate(text.splitlines(), 1):
         file, *words = line.partition("#")[0].split() or [""]
         if not file or not all(part in line for part in only):
             continue
+        place = f"{path}, line {number}"
         if "=" in file or not words or not re.fullmatch(r"[A-Za-z0-9_]+", file):
-            raise UserError(f"{path}, line {number}: write NAME name=values ..., NAME a file of {REFERENCE}/")
-        lines.append(Line(file, words))
+            raise UserError(f"{place}: write NAME name=values ..., NAME a file of {REFERENCE}/")
+        lines.append(Line(file, words, place))
     if not lines:
         raise UserError(f"no cells in {path}" + (f" with {' and '.join(only)}" if only else ""))
     return lines
@@ -76,7 +81,12 @@ def joint_plan(
     given = {word.partition("=")[0] for word in extra}
     modest = [f"{name}=1" for name in ("threads", "launcher.workers") if name not in given]
     for number, line in enumerate(lines):
-        part = make_plan([*line.words, *modest, *extra], fetch=fetch, note=note, hashes=data)
+        try:
+            part = make_plan([*line.words, *modest, *extra], fetch=fetch, note=note, hashes=data)
+        except UserError as error:
+            if any(name in str(error) for name in given):  # a word of the command, not of the list
+                raise
+            raise UserError(f"{line.place}: {error}") from None
         for unit in part.units:
             units.setdefault(unit.key, unit._replace(config=unit.config + len(configs)))
         configs += part.configs

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from dgpbench.cli import main
 from dgpbench.errors import UserError
 from dgpbench.report.document import Pages, renew_file, renewed
+from dgpbench.report.views import published_entry
 from dgpbench.store.scan import scan
 
 ROOT = Path(__file__).parents[2]
@@ -63,3 +65,56 @@ def test_a_leaderboard_is_a_block_too(tmp_path):
 def test_a_cell_that_is_not_there_is_named(text, tmp_path):
     with pytest.raises(UserError):
         renewed(text, Pages([], tmp_path))
+
+
+SECOND = "<!-- counts -->\nold\n<!-- end -->\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            "a\n<!-- compare S7 -->\nold\n\n" + SECOND,
+            "line 2: <!-- compare S7 --> has no <!-- end --> before the block of line 5",
+        ),
+        (SECOND + "<!-- side S7 -->\nold\n", "line 4: <!-- side S7 --> has no <!-- end -->;"),
+        ("a\n\n<!-- frob S7 -->\nold\n<!-- end -->\n", "line 3: no kind of block: <!-- frob S7 -->"),
+        (SECOND + "text\n<!-- end -->\n", "line 5: <!-- end --> ends no block"),
+        ("<!-- compare -->\nold\n<!-- end -->\n", "line 1: <!-- compare -->"),
+        ("<!-- counts S7 -->\nold\n<!-- end -->\n", "line 1: <!-- counts S7 -->"),
+    ],
+)
+def test_broken_blocks_are_refused_and_the_page_stays(text, what, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    assert main(["tables", "--renew", str(page)]) == 2
+    error = capsys.readouterr().err
+    assert f"{page}, {what}" in error and error.count("\n") == 1
+    assert "a block is <!-- compare TABLE -->, <!-- side TABLE -->" in error
+    assert page.read_text() == text
+
+
+def test_lines_of_tables_and_cells_that_are_not_there_are_named(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n\nb 1<!-- S7 / energy / DGP 9 -->\n")
+    with pytest.raises(UserError, match=r"page\.md, line 3: the page names a cell that is not there"):
+        renew_file(page, Pages([], tmp_path))
+    page.write_text("a\n<!-- compare S99 -->\n<!-- end -->\n")
+    with pytest.raises(UserError, match=r"page\.md, line 2: .*S99"):
+        renew_file(page, Pages([], tmp_path))
+
+
+def test_other_comments_stay(tmp_path):
+    text = "<!-- markdownlint-disable -->\ntext <!-- end of story -->\n<!-- a note -->\n"
+    assert renewed(text, Pages([], tmp_path)) == text
+
+
+def test_a_published_cell_is_as_the_table_prints_it(tmp_path):
+    """Matthews prints 0.15 with a 2-sigma half-width of 0.03; verdicts turn it into a standard error."""
+    mark = "<!-- matthews4.3 / ringnorm / KLSp M=30% / published -->"
+    pages = Pages([], tmp_path)
+    table = pages.table(["matthews4.3"])
+    at = ("ringnorm", "KLSp M=30%")
+    shown = published_entry(table.cells[at].published, False, table.cells[at].place.format).text
+    assert renewed(f"0{mark}", pages) == f"{shown}{mark}" == f"0.15 (0.03){mark}"
+    assert table.published(*at).error == pytest.approx(0.015)

@@ -15,6 +15,7 @@ from dgpbench.report.cells import Records
 from dgpbench.report.compare import comparison
 from dgpbench.report.load import load_tables, tables_of
 from dgpbench.report.missing import commands, run_command, summary
+from dgpbench.report.notes import rule_notes
 from dgpbench.report.plans import cell_key
 from dgpbench.report.table import build
 from dgpbench.store.scan import scan
@@ -189,6 +190,18 @@ def test_scaled_metrics_and_halved_intervals():
         and cell.published.value == 0.11
         and (cell.published.printed_error, cell.published.error) == (0.05, 0.025)
     )
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        ("baselines", "Dropout 2016: standard deviation over the splits, though headed standard errors"),
+        ("ustyuzhaninov1", "standard deviation over ten trials"),
+    ],
+)
+def test_a_printed_error_that_is_no_standard_error_has_a_note(table, error):
+    notes = rule_notes(table_of([], table), ("ours", "published"))
+    assert f"published error: {error}; comparisons turn it into a standard error" in notes
 
 
 def test_corrupt_old_and_duplicated_records_are_named_and_the_rest_stands(tmp_path, capsys):

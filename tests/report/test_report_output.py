@@ -173,6 +173,8 @@ def test_latex_escapes():
 def test_bad_input_is_one_line_with_the_nearest_name(capsys, tmp_path):
     for words, said in (
         (["5.9"], "no table or dataset '5.9'"),
+        (["kin8nn"], "no table or dataset 'kin8nn'; did you mean 'kin8nm'?"),
+        (["dsvi9"], "no table or dataset 'dsvi9'; did you mean 'dsvi8'?"),
         (["S7", "--variant", "x"], "no variant 'x'"),
         (["S7", "--stats", "--against", "x"], "no column 'x'"),
         (["--results", str(tmp_path / "none")], "no results folder"),
@@ -182,6 +184,14 @@ def test_bad_input_is_one_line_with_the_nearest_name(capsys, tmp_path):
         assert main(["tables", *words]) == 2
         err = capsys.readouterr().err
         assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["tables", "figures", "report"])
+def test_help_says_that_a_named_folder_is_read_alone(capsys, verb):
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "read this folder and its reference/ alone, without the records that come with dgpbench" in shown
 
 
 def test_a_results_folder_without_records_still_shows_the_published(capsys, tmp_path):

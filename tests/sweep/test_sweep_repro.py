@@ -7,6 +7,7 @@ import time
 import pytest
 from sweep_tools import TINY, data, dgpbench, records, write_data
 
+from dgpbench.cli import main
 from dgpbench.errors import UserError
 from dgpbench.sweep.repro import (
     Costs,
@@ -53,7 +54,10 @@ def test_times_and_words():
 
 def test_the_list_is_read_in_order_and_its_mistakes_are_named(tmp_path):
     path = cells(tmp_path, "b model=sgp split=0,1 # dear", "a model=linear")
-    assert read_cells(path) == [("b", ["model=sgp", "split=0,1"]), ("a", ["model=linear"])]
+    assert read_cells(path) == [
+        ("b", ["model=sgp", "split=0,1"], f"{path}, line 3"),
+        ("a", ["model=linear"], f"{path}, line 4"),
+    ]
     assert [x.file for x in read_cells(path, ["linear"])] == ["a"]
     with pytest.raises(UserError, match="no cells in .* with kin8nm"):
         read_cells(path, ["kin8nm"])
@@ -61,6 +65,33 @@ def test_the_list_is_read_in_order_and_its_mistakes_are_named(tmp_path):
         read_cells(cells(tmp_path, "model=sgp split=0"))
     with pytest.raises(UserError, match="cannot read the cells"):
         read_cells(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "what"),
+    [
+        (b"a model=sgp\nb model=\xe9\xff\n", [], "cells.txt, line 2: no text in UTF-8"),
+        (b"a model=sgp\n\nfoo model=nosuch\n", [], "cells.txt, line 3: "),
+        (b"a model=sgp dataset=energy\n", ["launcher.workers=many"], "dgpbench: "),
+    ],
+)
+def test_a_bad_list_is_one_line_that_says_where(text, words, what, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cells.txt").write_bytes(text)
+    assert main(["repro", "--dry-run", "--cells", "cells.txt", *words]) == 2
+    error = capsys.readouterr().err
+    assert what in error and error.count("\n") == 1
+    assert ("cells.txt" in error) == (not words) and ("nosuch" in error) == (b"nosuch" in text)
+
+
+def test_data_that_are_not_fetched_are_named_once(tmp_path, monkeypatch):
+    """Configs that take different rows of one dataset look for it each, and say one thing."""
+    monkeypatch.chdir(tmp_path)
+    words = f"dataset=mnist_images model=cvae_images paths.datasets={tmp_path / 'none'}"
+    path = cells(tmp_path, *(f"a {words} dataset.per_class={count}" for count in (1, 2, 3)))
+    told: list[str] = []
+    joint_plan(read_cells(path), [], fetch=False, note=told.append)
+    assert told == ["mnist_images is not fetched yet: whether its units are done cannot be known"]
 
 
 def test_one_plan_holds_the_units_of_all_lines_once(tmp_path, monkeypatch):
