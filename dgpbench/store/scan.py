@@ -59,6 +59,8 @@ def parse(content: bytes, traces: bool = True) -> dict:
         record.pop(seal.NAME, None)
         if version <= SCHEMA_VERSION and not seal.fits(content):
             raise ValueError("its checksum does not fit: it was changed after it was written")
+    elif seal.NAME in record:
+        raise ValueError(f"it has a checksum, and says it is of schema {version}, which had none")
     record = migrate(record)
     validate_record(record)
     if not traces:

@@ -63,11 +63,21 @@ def file_problems(unit: Unit) -> Iterator[str]:
             if name == PARAMS:
                 read.parameters(unit)
             elif name == PREDICTIONS:
-                yield from disagreements(record["metrics"], read.predictions(unit))
+                predictions = read.predictions(unit)
+                yield from row_problems(record["sizes"], predictions)
+                yield from disagreements(record["metrics"], predictions)
             else:
                 read.draws(unit)
         except UserError as error:
             yield str(error)
+
+
+def row_problems(sizes: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
+    """Predictions of other rows than the record counts: of numbers there is a line for each output."""
+    stated, found = sizes.get("n_test"), len(np.unique(predictions.get("row", ())))
+    lines = len(predictions.get("row", ())) // (sizes.get("outputs") or 1 if "output" in predictions else 1)
+    if stated is not None and "row" in predictions and not stated == found == lines:
+        yield f"sizes.n_test is {stated}, but {PREDICTIONS} has {lines} rows, {found} of them different"
 
 
 def disagreements(metrics: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
