@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.store.layout import COMMUNITY, known_folders
     from dgpbench.store.reference import publish
     from dgpbench.store.scan import packed_units
-    from dgpbench.store.submit import check, recomputed
+    from dgpbench.store.submit import check
 
     source = Path(args.source)
     if not source.exists():
@@ -62,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     place = "" if args.check or not taken else f", written to {target}; add that file by a pull request"
     if taken and not args.check:
         publish(taken, target)
-    bare = sum(not recomputed(unit.record) for unit in taken)
+    bare = sum(not unit.is_recomputed for unit in taken)
     told = f" ({bare:,} without predictions: metrics not recomputed)" if bare else ""
     print(f"{len(taken):,} records are consistent{told}{place}; {len(refused):,} refused")
     return 1 if refused else 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.report.cells import by_split
 from dgpbench.report.grid import Entry, Grid, Line, with_error
+from dgpbench.report.others import MARK, NOT_RERUN, community, not_recomputed
 from dgpbench.report.published import DOUBTFUL, catalogue_name, lines, log_std, protocols, published_names
 from dgpbench.report.published import Line as Printed
 from dgpbench.report.rules import summarise
@@ -65,6 +66,7 @@ class Number:
     estimator: str
     protocol: str
     remark: str
+    n_community: int = 0  # records of others behind it
 
 
 def known(name: str) -> bool:
@@ -163,6 +165,7 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
                     estimator,
                     _settings(record),
                     _remark(group),
+                    len(community(group)),
                 )
             )
     return numbers
@@ -170,7 +173,9 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
 
 def _remark(group: Sequence[Unit]) -> str:
     remarks = [text.partition(" (")[0] for text in group[0].record["deviations"]]
-    remarks += ["consistent, not re-run"] if any(unit.is_community for unit in group) else []
+    if found := community(group):
+        told = f"{NOT_RERUN}{not_recomputed(group)}"
+        remarks.append(f"{len(found)} of {len(group)} records of others: {told}")
     return "; ".join(remarks)
 
 
@@ -187,7 +192,11 @@ def _grid(dataset: str, quantity: Quantity, numbers: list[Number], shift: float 
         Line(
             (number.model,),
             (
-                Entry(with_error(number.value, number.error, quantity.format), value=number.value),
+                Entry(
+                    with_error(number.value, number.error, quantity.format),
+                    value=number.value,
+                    others=number.n_community > 0,
+                ),
                 Entry(str(number.runs or ""), value=number.runs),
                 Entry(number.source),
                 Entry(number.estimator),
@@ -208,6 +217,8 @@ def _grid(dataset: str, quantity: Quantity, numbers: list[Number], shift: float 
             f"standardised numbers are mapped back with a deviation of the targets of {math.exp(shift):.5g}"
         )
     notes.append("a number without (error): one run, or the source does not say what its +- is")
+    if any(number.n_community for number in numbers):
+        notes.append(f"{MARK}: with records of others from results/community/, {NOT_RERUN}; see remark")
     named = dict.fromkeys(number.protocol for number in numbers)
     notes += [f"{name}: {protocols()[name].about}" for name in named if name in protocols()]
     data = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgpbench.report.others import others_note
 from dgpbench.report.published import citations
 from dgpbench.report.rules import NON_GAUSSIAN
 from dgpbench.report.table import Table
@@ -46,9 +47,7 @@ def state_notes(table: Table, idle: int) -> list[str]:
     notes = []
     if table.expected:
         notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed")
-    others = sum(unit.is_community for cell in table.cells.values() for unit in cell.units)
-    if others:
-        notes.append(f"ours: {others} splits from results/community/: consistent, not re-run")
+    notes += others_note(table.cells)
     if idle:
         notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
     notes += [f"{', '.join(where)}: {reason}" for reason, where in _absent(table).items()]

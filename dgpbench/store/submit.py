@@ -20,12 +20,10 @@ from dgpbench.errors import UserError
 from dgpbench.store.claims import size_problems, text_problems, time_problems
 from dgpbench.store.layout import RECORD
 from dgpbench.store.metric_claims import metric_problems
-from dgpbench.store.scan import Unit, packed_lines, parse, read_record, scan_own
+from dgpbench.store.scan import RECOMPUTED, Unit, packed_lines, parse, read_record, scan_own
 from dgpbench.store.trust import check_record, code_packages
 from dgpbench.store.verify import file_problems
 from dgpbench.store.write import PREDICTIONS
-
-RECOMPUTED = "submit: metrics recomputed from predictions"  # a note of a record that is taken
 
 
 class Refusal(NamedTuple):
@@ -102,11 +100,6 @@ def _problems(unit: Unit, known: set[str]) -> Iterator[str]:
         yield from file_problems(unit)
     if record["key"] in known:
         yield "a record of this key is here already"
-
-
-def recomputed(record: dict) -> bool:
-    """Whether a record of others says that its metrics were computed again from its predictions."""
-    return RECOMPUTED in record["notes"]
 
 
 def _as_found(unit: Unit) -> Unit:

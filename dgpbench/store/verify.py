@@ -11,9 +11,9 @@ from dgpbench.config.protocol import is_trial
 from dgpbench.errors import UserError
 from dgpbench.evaluate import calibration, classes
 from dgpbench.store import read
-from dgpbench.store.layout import RECORD, unit_folders
+from dgpbench.store.layout import PACKED, RECORD, unit_folders
 from dgpbench.store.read import PARAMS, PREDICTIONS
-from dgpbench.store.scan import Unit, reference_units, scan_own
+from dgpbench.store.scan import Unit, packed_units, scan_own
 from dgpbench.store.trust import check_config, check_keys, code_packages
 
 TOLERANCE = 1e-6  # relative: predictions are stored in original units, metrics come from standardised ones
@@ -26,11 +26,17 @@ def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> in
         count += 1
         for text in (*record_problems(unit.record), *_place_problems(results, unit), *file_problems(unit)):
             problem(f"{unit.path}: {text}")
-    for unit in reference_units(results, problem) if reference else ():
+    for unit in _packed(results, problem) if reference else ():
         count += 1
         for text in record_problems(unit.record):
             problem(f"{unit.path}: record {unit.record['key'][:8]}: {text}")
     return count
+
+
+def _packed(results: Path, problem: Callable[[str], None]) -> Iterator[Unit]:
+    """Records that come with the project, then those of others."""
+    for name in PACKED:
+        yield from packed_units(Path(results) / name, problem)
 
 
 def record_problems(record: dict) -> Iterator[str]:

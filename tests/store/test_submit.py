@@ -265,13 +265,14 @@ def test_submitted_records_stand_in_tables_as_consistent_not_re_run(tmp_path, ca
     assert main([*words, "--name", "lab"]) == 0
     said = capsys.readouterr().out
     assert (
-        "2 records are consistent" in said
+        "2 records are consistent (2 without predictions: metrics not recomputed)" in said
         and "community/lab.jsonl.gz; add that file by a pull request" in said
     )
     (table,) = load_tables(["S7"], results)
     assert table.cells["boston", "SGP"].values == {0: -2.4, 1: -2.4}
     assert main(["tables", "S7", "--results", str(results)]) == 0
-    assert "2 splits from results/community/: consistent, not re-run" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "boston SGP (2 of 2 records, metrics not recomputed)" in said and "-2.40 (0.00)‡ 2/20" in said
     assert main([*words, "--name", "again"]) == 1  # they are there
     assert "here already" in capsys.readouterr().err
 

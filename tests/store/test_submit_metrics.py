@@ -13,9 +13,10 @@ from dgpbench.evaluate.calibration import pit_histogram
 from dgpbench.report.metrics import METRICS
 from dgpbench.store.metric_claims import KNOWN, OF_LAYERS
 from dgpbench.store.reference import publish
+from dgpbench.store.scan import RECOMPUTED
 from dgpbench.store.schema import build_record
 from dgpbench.store.seal import dumps_line
-from dgpbench.store.submit import RECOMPUTED, check, recomputed
+from dgpbench.store.submit import check
 from dgpbench.store.verify import recompute
 from dgpbench.store.write import write_unit
 
@@ -51,11 +52,11 @@ def stored(results, record):
 
 def test_metrics_that_follow_from_predictions_are_said_to(tmp_path):
     (unit,), refused = check(stored(tmp_path / "results", with_predictions()), [])
-    assert not refused and recomputed(unit.record) and unit.record["notes"] == [RECOMPUTED]
+    assert not refused and unit.is_recomputed and unit.record["notes"] == [RECOMPUTED]
     path = tmp_path / "community/lab.jsonl.gz"
     publish([unit], path)
     again, refused = check(path, [])  # without predictions nobody can say so
-    assert not refused and not recomputed(again[0].record) and again[0].record["notes"] == []
+    assert not refused and not again[0].is_recomputed and again[0].record["notes"] == []
 
 
 @pytest.mark.parametrize(
