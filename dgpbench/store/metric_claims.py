@@ -54,8 +54,10 @@ def metric_problems(record: dict, entry: dict) -> Iterator[str]:
     """What is wrong with a record's metrics, the plainest first; `entry`: its dataset in the catalogue."""
     metrics, task = record["metrics"], record["config"]["dataset"].get("task")
     kind = "images" if record["config"]["dataset"].get("image") else task
+    validated = bool(record["config"]["protocol"].get("validation"))
     for name in metrics:
-        if name not in KNOWN and not OF_LAYERS.fullmatch(name):
+        plain = re.sub("^valid_", "test_", name) if validated else name  # of the rows held out as well
+        if plain not in KNOWN and not OF_LAYERS.fullmatch(name):
             yield f"there is no metric {name}"
     if lacking := [name for name in REQUIRED.get(str(kind), ()) if metrics.get(name) is None]:
         yield f"it has no {', '.join(lacking)}"

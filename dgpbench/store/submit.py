@@ -108,11 +108,16 @@ def _as_found(unit: Unit) -> Unit:
     notes = [text for text in record["notes"] if text != RECOMPUTED]
     if not unit.is_reference and PREDICTIONS in record["files"]:
         notes.append(RECOMPUTED)
-    cfg, stated = record["config"], record["deviations"]
-    found = deviations({**cfg, "paths": {**cfg["paths"], "config_dirs": []}})  # of our experiments only
-    fields = settings(cfg)  # that determine the numbers: an experiment may since have changed in others
-    found = [text for text in found if text in stated or text.partition("=")[0] in fields]
-    return Unit({**record, "notes": notes, "deviations": found}, unit.path)
+    return Unit({**record, "notes": notes, "deviations": _deviations(record)}, unit.path)
+
+
+def _deviations(record: dict) -> list[str]:
+    """Deviations of a record's config from its experiment, as dgpbench has it, in fields that determine the
+    numbers: in others an experiment may since have changed. What the record itself says stays."""
+    cfg = record["config"]
+    found = deviations({**cfg, "paths": {**cfg["paths"], "config_dirs": []}})
+    fields = settings(cfg)
+    return [text for text in found if text in record["deviations"] or text.partition("=")[0] in fields]
 
 
 def _experiment_problems(record: dict) -> Iterator[str]:
@@ -135,9 +140,12 @@ def _experiment_problems(record: dict) -> Iterator[str]:
     held = [f"{field}={show_value(values.get(field))}" for field in fields]
     if invented := [text for text, true in zip(stated, held, strict=True) if text != true]:
         yield f"it is said to deviate by {invented[0][:200]}, which is not in its config"
+    fields = [text.partition("=")[0] for text in _deviations(record)]
     for group, option in _groups(name).items():
-        if cfg[group]["name"] != option and not any(text.startswith(f"{group}.") for text in stated):
-            yield f"its {group} is {cfg[group]['name']}, and that of experiment {name} is {option}"
+        own, begin = cfg[group]["name"], f"{group}."
+        said = any(text.startswith(begin) for text in stated)
+        if own != option and not said and any(field.startswith(begin) for field in fields):
+            yield f"its {group} is {own}, that of experiment {name} is {option}, and it does not say so"
 
 
 @lru_cache(maxsize=256)

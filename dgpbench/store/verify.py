@@ -117,7 +117,8 @@ def recompute(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
         found["test_loglik"] = float(predictions["log_density"][predictions["output"] == 0].mean())
     found["test_coverage95"] = calibration.coverage(predictions["pit"])
     found["test_pit_ks"] = calibration.ks_distance(predictions["pit"])
-    found["shapiro_w_median"] = float(np.median(predictions["shapiro_w"]))
+    if "shapiro_w" in predictions:  # counts have none
+        found["shapiro_w_median"] = float(np.median(predictions["shapiro_w"]))
     return found
 
 

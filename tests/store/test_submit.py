@@ -95,9 +95,11 @@ def of_another_experiment(record):
 
 
 def clean_run_of_an_experiment(record):
-    """Model and inference of the experiment, and another protocol."""
-    cfg = compose(["experiment=dsvi2017_sgp", "protocol=clean", "dataset=boston", "threads=1"])
-    return keyed({**record, "config": cfg, "protocol": "clean"})
+    """A run of no experiment that is given the name of one."""
+    words = ["model=sgp", "inference=dsvi", "dataset=boston", "budget.growth=none", "budget.max_steps=null"]
+    cfg = compose([*words, "budget.steps=20000", "threads=1"]) | {"experiment": "dsvi2017_linear"}
+    names = {"experiment": "dsvi2017_linear", "model": "sgp", "inference": "dsvi", "protocol": "clean"}
+    return keyed({**record, **names, "config": cfg})
 
 
 FORGERIES = {
@@ -148,8 +150,8 @@ FORGERIES = {
     with_fields(
         deviations=["model.layers=[5] (experiment: [])"]
     ): "said to deviate by model.layers=[5], which",
-    of_another_experiment: "its model is sgp, and that of experiment dsvi2017_dgp2 is dgp2",
-    clean_run_of_an_experiment: "its protocol is clean, and that of experiment dsvi2017_sgp is dsvi2017",
+    of_another_experiment: "its model is sgp, that of experiment dsvi2017_dgp2 is dgp2, and it does not",
+    clean_run_of_an_experiment: "its model is sgp, that of experiment dsvi2017_linear is linear, and it",
 }
 
 
@@ -183,6 +185,14 @@ def more_rows_than_allowed(record):
 def test_budgets_that_grow_and_rows_that_are_limited(tmp_path, forge, reason):
     _, (refusal,) = check(packed(tmp_path / "x.jsonl.gz", forge(copy.deepcopy(honest()))), [])
     assert reason in refusal.reason
+
+
+def test_another_name_of_the_same_protocol_is_no_fault(tmp_path):
+    """dsvi2017 and clean divide alike, and names are in no key."""
+    cfg = compose(["experiment=dsvi2017_sgp", "protocol=clean", "dataset=boston", "threads=1"])
+    record = {**honest(), "config": cfg, "protocol": "clean", "deviations": deviations(cfg)}
+    taken, refused = check(packed(tmp_path / "x.jsonl.gz", keyed(record)), [])
+    assert not refused and taken[0].record["deviations"] == []
 
 
 def test_runs_that_may_end_early_and_whole_data_are_taken(tmp_path):

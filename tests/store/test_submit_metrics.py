@@ -102,6 +102,22 @@ def test_deviations_are_those_of_the_config(tmp_path):
     assert not refused and unit.record["deviations"] == ["budget.steps=10000 (experiment: 20000)"]
 
 
+def test_metrics_of_validation_rows_are_known_where_there_are_such_rows(tmp_path):
+    record = honest()
+    record["metrics"]["valid_loglik"] = -2.3
+    held = copy.deepcopy(record)
+    held["config"]["protocol"]["validation"] = 0.1
+    held["sizes"]["n_train"] = 409
+    taken, (refusal,) = check(packed(tmp_path / "x.jsonl.gz", record, keyed(held)), [])
+    assert len(taken) == 1 and refusal.reason == "there is no metric valid_loglik"
+
+
+def test_predictions_of_counts_have_no_distance_from_a_gaussian():
+    counts = predictions()
+    del counts["shapiro_w"]
+    assert "shapiro_w_median" not in recompute(counts) and recompute(counts)["test_rmse"] > 0
+
+
 def of_classes():
     cfg = compose(["model=sgp", "dataset=banana", "protocol=clean", "threads=1", "budget.steps=1000"])
     n = cfg["dataset"]["n"]
