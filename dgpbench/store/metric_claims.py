@@ -191,5 +191,8 @@ def _scale_problems(record: dict, deviation: float | None) -> Iterator[str]:
         yield f"{least} and {most} do not follow from their standardised values by one and the same scale"
     cfg = record["config"]
     stated = deviation if likelihood_name(cfg, "regression") == "gaussian" else None
+    whose = "the catalogue's"
+    if cfg["protocol"].get("scaling") == "none":  # targets stay as they are
+        stated, whose = 1.0, "its protocol's"
     if scales and stated and abs(next(iter(scales.values())) - math.log(stated)) > SPREAD:
-        yield f"its metrics imply another deviation of the targets than the catalogue's {stated:g}"
+        yield f"its metrics imply another deviation of the targets than {whose} {stated:g}"

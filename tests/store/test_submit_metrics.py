@@ -112,6 +112,19 @@ def test_metrics_of_validation_rows_are_known_where_there_are_such_rows(tmp_path
     assert len(taken) == 1 and refusal.reason == "there is no metric valid_loglik"
 
 
+@pytest.mark.parametrize(("scale", "fits"), [(0.0, True), (SCALE, False)])
+def test_targets_that_are_not_scaled_have_one_unit(tmp_path, scale, fits):
+    cfg = compose(["model=linear", "dataset=boston", "protocol=ustyuzhaninov2020", "threads=1"])
+    names = {"experiment": None, "model": "linear", "inference": "exact", "protocol": "ustyuzhaninov2020"}
+    record = {**honest(), **names, "config": cfg, "training": {}, "steps_per_second": None}
+    for name in ("test_loglik", "test_loglik_kde"):
+        record["metrics"][f"{name}_std"] = record["metrics"][name] + scale
+    for name in ("test_rmse", "test_crps"):
+        record["metrics"][f"{name}_std"] = record["metrics"][name] / math.exp(scale)
+    taken, refused = check(packed(tmp_path / "x.jsonl.gz", keyed(record)), [])
+    assert bool(taken) == fits and (fits or "another deviation of the targets" in refused[0].reason)
+
+
 def test_predictions_of_counts_have_no_distance_from_a_gaussian():
     counts = predictions()
     del counts["shapiro_w"]
