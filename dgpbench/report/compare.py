@@ -100,7 +100,7 @@ def counted(tables: Sequence[Table]) -> Grid:
         "for less), or within 0.05 nat where the printed error is 0.00",
         "by few splits: of those within 2, the ones beyond 2 standard errors and below that quantile: (t)",
         "explained: another run that the table's file names agrees with print; open: neither",
-        *((f"not counted: {others} cells with records of others (verdict {OTHERS})",) if others else ()),
+        *((f"not counted, with records of others (verdict {OTHERS}): {others}",) if others else ()),
         *(("no cell has both ours and a published number",) if not lines else ()),
     )
     return plain("Ours against published, counted", lines, name="counted", notes=notes)

@@ -16,7 +16,7 @@ from dgpbench.report.rules import summarise
 from dgpbench.store.scan import Unit
 
 ORIGINAL, SCALED = "original", ("standardised", "normalised")
-OURS = "ours"
+OURS, OTHERS = "ours", "community"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
                     None if found.error is None else found.error * scale,
                     found.n,
                     f"{record['model']} {record['inference']}",
-                    f"{OURS}: {record['experiment'] or 'no experiment'}",
+                    f"{_whose(group)}: {record['experiment'] or 'no experiment'}",
                     estimator,
                     _settings(record),
                     _remark(group),
@@ -169,6 +169,11 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
                 )
             )
     return numbers
+
+
+def _whose(group: Sequence[Unit]) -> str:
+    """Ours, unless all are of others."""
+    return OTHERS if len(community(group)) == len(group) else OURS
 
 
 def _remark(group: Sequence[Unit]) -> str:
@@ -203,7 +208,7 @@ def _grid(dataset: str, quantity: Quantity, numbers: list[Number], shift: float 
                 Entry(number.protocol),
                 Entry(number.remark),
             ),
-            OURS if number.source.startswith(OURS) else "published",
+            OURS if number.source.startswith((OURS, OTHERS)) else "published",
         )
         for number in numbers
     ]

@@ -40,7 +40,8 @@ def size_problems(record: dict, entry: dict) -> Iterator[str]:
     expected = division(own, protocol)
     if expected is None:
         return
-    slack = sizes.get("classes", 0) if protocol.get("stratify") else 0  # every class trains
+    classes = min(sizes.get("classes", 0), expected[0] // 10)
+    slack = classes if protocol.get("stratify") else 0  # every class trains
     for name, found, wanted in (("trained", train, expected[0]), ("tested", test, expected[1])):
         if abs(found - wanted) > slack:
             yield f"it was {name} on {found:,} rows, and its protocol gives {wanted:,}"

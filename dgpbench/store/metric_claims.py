@@ -147,7 +147,7 @@ def _class_problems(record: dict) -> Iterator[str]:
     """Accuracy, error, ECE and reliability are of the same rows; probabilities bound the log-likelihood."""
     metrics, rows, bins = record["metrics"], record["sizes"]["n_test"], record["details"].get("reliability")
     accuracy, error, loglik = (metrics[f"test_{name}"] for name in ("accuracy", "error", "loglik"))
-    two = record["sizes"].get("classes") == 2
+    two = record["config"]["dataset"].get("task") == "binary" or record["sizes"].get("classes") == 2
     if not _is_count(accuracy, rows) or abs(1 - accuracy - error) > EQUAL:
         yield f"test_accuracy {accuracy:g} and test_error {error:g} are no two shares of {rows:,} test rows"
     if bins is None:

@@ -59,6 +59,7 @@ def test_cells_with_records_of_others_are_marked_and_named():
         entries["DGP 2"].detail
     )
     assert NOTE in grid.notes
+    assert "ours: 6 of 1280 splits done, 0 failed; 3 of the records by others" in grid.notes
     ranks = next(line for line in grid.lines if line.heads[0].startswith("average rank"))
     assert {entry.marks for entry in ranks.entries if entry.value is not None} == {"‡"}
 
@@ -91,7 +92,7 @@ def test_records_of_others_get_no_verdict_and_are_not_counted():
     assert NOTE in grid.notes
     counts = counted([table])
     assert counts.data["compared"].tolist() == [1]
-    assert "not counted: 1 cells with records of others (verdict community)" in counts.notes
+    assert "not counted, with records of others (verdict community): 1" in counts.notes
 
 
 def test_one_record_of_others_among_ours_is_enough():
@@ -120,7 +121,7 @@ def test_variants_of_others_are_marked():
 def test_lists_of_a_dataset_mark_them():
     grid = next(grid for grid in everything("kin8nm", sample()) if grid.title.startswith("kin8nm: every log"))
     (line,) = [line for line in grid.lines if "dsvi2017_dgp2" in line.entries[2].text]
-    assert line.entries[0].marks == "‡"
+    assert line.entries[0].marks == "‡" and line.entries[2].text == "community: dsvi2017_dgp2"
     assert line.entries[-1].text == "3 of 3 records of others: consistent, not re-run, metrics not recomputed"
     assert sum(grid.data["n_community"] > 0) == 1
     assert any(note.startswith("‡: with records of others") for note in grid.notes)
