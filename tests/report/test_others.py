@@ -8,6 +8,7 @@ import pytest
 from report_units import plain_units, units, write
 
 from dgpbench.cli import main
+from dgpbench.report import figures
 from dgpbench.report.calibration import calibration
 from dgpbench.report.cells import Records
 from dgpbench.report.compare import comparison, counted
@@ -151,6 +152,12 @@ def test_comparisons_of_plain_runs_mark_them():
         assert [entry.marks for entry in grid.lines[0].entries] == ["", "‡"]
         assert any("boston dgp2 (2 of 2 records, metrics not recomputed)" in note for note in grid.notes)
     assert view.frame(found)["n_community"].tolist() == [0, 2]
+
+
+def test_figures_of_tables_name_them():
+    drawn = figures.make(figures.find("2.4"), sample())
+    assert NOTE.partition(": ")[2] in drawn.notes
+    assert not any("others" in note for note in figures.make(figures.find("2.4"), sample()[:3]).notes)
 
 
 def test_pages_cite_our_records_only():
