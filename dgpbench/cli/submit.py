@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from dgpbench.errors import UserError
+from dgpbench.plain_text import visible
 
 
 def add_parser(subparsers) -> None:
@@ -16,7 +17,8 @@ def add_parser(subparsers) -> None:
         "submit",
         help="check records and write the file that a pull request adds",
         description="Check records as the project will: schema and checksum, keys from config and data, data "
-        "from the catalogue, metrics from predictions where they are there, sizes, units and times. Those "
+        "from the catalogue, metrics from predictions where they are there (give the results folder: a "
+        ".jsonl.gz has none), sizes, units, times and what metrics have to do with one another. Those "
         "that verify are written to results/community/NAME.jsonl.gz, to be added by a pull request; each "
         "that does not is refused with the reason, and the exit code is 1.",
     )
@@ -54,11 +56,13 @@ def main(args: argparse.Namespace) -> int:
     }
     taken, refused = check(source, held)
     for refusal in refused:
-        print(f"refused: {refusal.place}: {refusal.reason}", file=sys.stderr)
+        print(f"refused: {refusal.place}: {visible(refusal.reason, 500)}", file=sys.stderr)
     if not taken and not refused:
         raise UserError(f"no records in {source}; give a results folder, which holds one folder per dataset")
     place = "" if args.check or not taken else f", written to {target}; add that file by a pull request"
     if taken and not args.check:
         publish(taken, target)
-    print(f"{len(taken):,} records are consistent{place}; {len(refused):,} refused")
+    bare = sum(not unit.is_recomputed for unit in taken)
+    told = f" ({bare:,} without predictions: metrics not recomputed)" if bare else ""
+    print(f"{len(taken):,} records are consistent{told}{place}; {len(refused):,} refused")
     return 1 if refused else 0

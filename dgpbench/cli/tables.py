@@ -78,6 +78,9 @@ def add_source_arguments(parser) -> None:
     parser.add_argument(
         "--no-reference", action="store_true", help="leave out the records that come with dgpbench"
     )
+    parser.add_argument(
+        "--no-community", action="store_true", help="leave out records of others, which were not re-run"
+    )
 
 
 def results_folder(args: argparse.Namespace) -> Path:
@@ -90,11 +93,14 @@ def results_folder(args: argparse.Namespace) -> Path:
 
 
 def reference_of(args: argparse.Namespace, results: Path) -> list[Path]:
-    """Folders of reference records: none with --no-reference, only that of a folder named with --results."""
-    from dgpbench.store.layout import PACKED, known_folders
+    """Folders of reference records: none with --no-reference, only that of a folder named with --results;
+    those of others last, none with --no-community."""
+    from dgpbench.store.layout import PACKED, REFERENCE, known_folders, reference_folders
 
     if args.no_reference:
         return []
+    if args.no_community:
+        return [results / REFERENCE] if args.results else reference_folders(results)
     return [results / name for name in PACKED] if args.results else known_folders(results)
 
 

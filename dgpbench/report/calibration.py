@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dgpbench.report.grid import Grid, plain
+from dgpbench.report.others import MARK, others_note
 from dgpbench.report.table import Table
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -31,7 +32,7 @@ def calibration(table: Table) -> Grid:
         done = [unit.record for unit in cell.units if unit.record["status"] == "done"]
         if not done:
             continue
-        line = {"dataset": row, "model": column, "splits": cell.count}
+        line = {"dataset": row, "model": column, "splits": cell.count + MARK * bool(cell.community)}
         for metric in metrics:
             found = [v for r in done if (v := r["metrics"].get(metric)) is not None]
             line[metric] = sum(found) / len(found) if found else float("nan")
@@ -39,7 +40,7 @@ def calibration(table: Table) -> Grid:
         line["pit_histogram"] = pit_bars(pd.DataFrame(histograms).mean().tolist()) if histograms else ""
         lines.append(line)
     columns = ["dataset", "model", "splits", *metrics, *(() if classes else ("pit_histogram",))]
-    notes = CLASS_NOTES if classes else PIT_NOTES
+    notes = (*(CLASS_NOTES if classes else PIT_NOTES), *others_note(table.cells))
     return plain(
         f"Calibration: {table.spec.title}",
         pd.DataFrame(lines, columns=columns),

@@ -11,6 +11,7 @@ from dgpbench.config.keys import DATA_FIELDS
 from dgpbench.config.protocol import num_splits
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
+from dgpbench.report.others import community
 from dgpbench.report.plans import cell_key, plan_of
 from dgpbench.report.published import Published, find
 from dgpbench.report.specs import Place, Spec
@@ -43,6 +44,11 @@ class Cell:
         return [split for split in wanted if split not in seen]
 
     @property
+    def community(self) -> int:
+        """How many of its records are of others: consistent, not run again."""
+        return len(community(self.units))
+
+    @property
     def count(self) -> str:
         """n done / n expected, and how many failed: '18/20, 1 failed'."""
         if self.expected is None:
@@ -61,6 +67,7 @@ class Variant:
     config_key: str
     values: dict[int, float]
     failed: int
+    community: int = 0  # records of others among them
 
 
 IDENTITY = ("name", "task", "train_rows")  # of keys.DATA_FIELDS: which data a record has; the others choose
@@ -206,7 +213,9 @@ def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -
         for cell in {} if key in taken else _nearest(record, columns).values():
             values, failed, _ = by_split(units, cell.place)
             name = " ".join([_variant_name(record, cell.place), *_row_words(record, rows)])
-            found.append(Variant(cell.place.column, record["dataset"], name, key, values, len(failed)))
+            others = len(community(units))
+            column, dataset = cell.place.column, record["dataset"]
+            found.append(Variant(column, dataset, name, key, values, len(failed), others))
     return sorted(found, key=lambda v: (spec.columns.index(v.column), v.dataset, v.name))
 
 

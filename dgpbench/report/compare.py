@@ -12,7 +12,7 @@ from dgpbench.report.notes import rule_notes, state_notes, title
 from dgpbench.report.numbers import cell_frame, gap_of
 from dgpbench.report.rules import summarise
 from dgpbench.report.table import Table
-from dgpbench.report.verdict import by_few, counts, verdict
+from dgpbench.report.verdict import OTHERS, by_few, counts, verdict
 from dgpbench.report.views import ours_entry, published_entry, row_head, variant_blocks
 
 HOW = "difference: ours minus published; in s.e.: over the root of the sum of both squared standard errors"
@@ -83,11 +83,12 @@ def _number(cell: Cell) -> str:
 
 def counted(tables: Sequence[Table]) -> Grid:
     """One line per table that has both sides: cells compared, within 2 and 3 s.e., explained, open."""
-    lines = []
+    lines, others = [], 0
     for table in tables:
         if table.spec.ours == "perf":  # times of other machines
             continue
-        found = counts((verdict(table, at), by_few(table, at)) for at in table.cells)
+        verdicts = [(verdict(table, at), by_few(table, at)) for at in table.cells]
+        found, others = counts(verdicts), others + sum(kind == OTHERS for kind, _ in verdicts)
         if any(found.values()):
             lines.append({"table": " ".join([table.spec.name, *table.spec.chosen]), **found})
     if len(lines) > 1:
@@ -99,6 +100,7 @@ def counted(tables: Sequence[Table]) -> Grid:
         "for less), or within 0.05 nat where the printed error is 0.00",
         "by few splits: of those within 2, the ones beyond 2 standard errors and below that quantile: (t)",
         "explained: another run that the table's file names agrees with print; open: neither",
+        *((f"not counted, with records of others (verdict {OTHERS}): {others}",) if others else ()),
         *(("no cell has both ours and a published number",) if not lines else ()),
     )
     return plain("Ours against published, counted", lines, name="counted", notes=notes)

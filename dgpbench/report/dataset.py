@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.report.cells import by_split
 from dgpbench.report.grid import Entry, Grid, Line, with_error
+from dgpbench.report.others import MARK, NOT_RERUN, community, not_recomputed
 from dgpbench.report.published import Line as Printed
 from dgpbench.report.published import (
     catalogue_name,
@@ -38,7 +39,7 @@ APART = {  # why numbers are not mapped to original units
 }
 READINGS = {"ocr-checked": "reading checked", "ocr-doubtful": "doubtful reading"}
 CHECKED = "reading checked: from a damaged or scanned copy, confirmed by another copy or by inner checks"
-OURS = "ours"
+OURS, OTHERS = "ours", "community"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class Number:
     protocol: str
     confidence: str  # in the reading of a published number
     remark: str
+    n_community: int = 0  # records of others behind it
 
 
 def known(name: str) -> bool:
@@ -189,11 +191,12 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
                     None if found.error is None else found.error * scale,
                     found.n,
                     f"{record['model']} {record['inference']}",
-                    f"{OURS}: {record['experiment'] or 'no experiment'}",
+                    f"{_whose(group)}: {record['experiment'] or 'no experiment'}",
                     estimator,
                     _settings(record),
                     "",
                     _remark(group),
+                    len(community(group)),
                 )
             )
     return numbers
@@ -205,9 +208,16 @@ def _units(record: dict, quantity: Quantity) -> str:
     return "none" if "test_accuracy" in record["metrics"] else ORIGINAL
 
 
+def _whose(group: Sequence[Unit]) -> str:
+    """Ours, unless all are of others."""
+    return OTHERS if len(community(group)) == len(group) else OURS
+
+
 def _remark(group: Sequence[Unit]) -> str:
     remarks = [text.partition(" (")[0] for text in group[0].record["deviations"]]
-    remarks += ["consistent, not re-run"] if any(unit.is_community for unit in group) else []
+    if found := community(group):
+        told = f"{NOT_RERUN}{not_recomputed(group)}"
+        remarks.append(f"{len(found)} of {len(group)} records of others: {told}")
     return "; ".join(remarks)
 
 
@@ -228,14 +238,18 @@ def _grid(
         Line(
             (number.model,),
             (
-                Entry(with_error(number.value, number.error, quantity.format), value=number.value),
+                Entry(
+                    with_error(number.value, number.error, quantity.format),
+                    value=number.value,
+                    others=number.n_community > 0,
+                ),
                 Entry(str(number.runs or ""), value=number.runs),
                 Entry(number.source),
                 Entry(number.estimator),
                 Entry(number.protocol),
                 Entry(number.remark),
             ),
-            OURS if number.source.startswith(OURS) else "published",
+            OURS if number.source.startswith((OURS, OTHERS)) else "published",
         )
         for number in numbers
     ]
@@ -249,6 +263,8 @@ def _grid(
     notes += [APART[units]] if units in APART else []
     notes += [CHECKED] if any(number.confidence == "ocr-checked" for number in numbers) else []
     notes.append("a number without (error): one run, or the source does not say what its +- is")
+    if any(number.n_community for number in numbers):
+        notes.append(f"{MARK}: with records of others from results/community/, {NOT_RERUN}; see remark")
     named = dict.fromkeys(number.protocol for number in numbers)
     notes += [f"{name}: {protocols()[name].about}" for name in named if name in protocols()]
     caption = WORDS[units] if units in ("image", PERCENT) else f"{quantity.units}, {WORDS[units]}"

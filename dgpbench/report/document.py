@@ -44,10 +44,10 @@ class Block(NamedTuple):
 
 
 class Pages:
-    """Tables by name and variants, each made once."""
+    """Tables by name and variants, each made once. A page cites our records, never those of others."""
 
     def __init__(self, units: Sequence[Unit], results: Path) -> None:
-        self.units, self.results = units, results
+        self.units, self.results = [unit for unit in units if not unit.is_community], results
         self._tables: dict[tuple[str, ...], Table] = {}
         self._all: list[Table] | None = None
 

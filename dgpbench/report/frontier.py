@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dgpbench.report.grid import Grid, plain
+from dgpbench.report.others import others_note
 from dgpbench.report.table import Table
 from dgpbench.store.seconds import training_seconds
 
@@ -39,9 +40,13 @@ def _undominated(frame: pd.DataFrame, line) -> bool:
 def frontier(table: Table) -> Grid:
     frame = frontier_frame(table)
     shown = frame.assign(frontier=["yes" if on else "" for on in frame.frontier])
+    if any(cell.community for cell in table.cells.values()):
+        places = zip(frame.dataset, frame.model, strict=True)
+        shown["community"] = [table.cells[at].community for at in places]
     notes = (
         "seconds of training in which the run had a core, on whatever machine and threads; yes: no other "
         "model of this dataset is at least as good and as quick, and better in one",
+        *others_note(table.cells),
     )
     return plain(
         f"Accuracy against training seconds: {table.spec.title}",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dgpbench.report.others import MARK
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -25,6 +27,12 @@ class Entry:
     detail: tuple[str, ...] = ()  # shown on demand: reasons of failures, sources, keys
     links: tuple[str, ...] = ()  # files of records
     value: float | None = None  # to sort by
+    others: bool = False  # holds records of others
+
+    @property
+    def marks(self) -> str:
+        """Signs behind the text: a doubtful reading, records of others."""
+        return "?" * self.doubtful + MARK * self.others
 
 
 @dataclass(frozen=True)

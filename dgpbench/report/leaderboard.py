@@ -16,6 +16,7 @@ import numpy as np
 from dgpbench.report.grid import Entry, Grid, Line
 from dgpbench.report.metrics import METRICS
 from dgpbench.report.notes import title
+from dgpbench.report.others import others_note
 from dgpbench.report.table import Table
 from dgpbench.store.seconds import training_seconds
 
@@ -107,6 +108,7 @@ def board(table: Table) -> Grid:
         if ratio
         else "nat to the best: log-likelihood that the best method of the split has more",
         "seconds: median over runs, in training with a core to run on, on whatever machine each had",
+        *others_note(table.cells),
         *((LATE,) if any(_unfinished(table, method) for method in methods) else ()),
         *(("none of these has been run yet",) if not pairs else ()),
     )
@@ -148,11 +150,16 @@ def _lines(
             "splits": int(here.sum()),
             "seconds": seconds,
             "unfinished": late[i],
+            "n_community": sum(table.cells[row, methods[i]].community for row in table.spec.rows),
         }
         data.append(line)
         wins = f"{line['win_rate']:.0%} [{line['win_rate_low']:.0%}, {line['win_rate_high']:.0%}]"
         entries = (
-            Entry(f"{line['rank']:.2f} [{low:.2f}, {high:.2f}]", value=line["rank"]),
+            Entry(
+                f"{line['rank']:.2f} [{low:.2f}, {high:.2f}]",
+                value=line["rank"],
+                others=line["n_community"] > 0,
+            ),
             Entry(wins if np.isfinite(line["win_rate"]) else "", value=line["win_rate"]),
             Entry(f"{line['gap']:.1%}" if ratio else f"{line['gap']:.3f}", value=line["gap"]),
             Entry(str(line["datasets"]), value=line["datasets"]),

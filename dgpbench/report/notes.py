@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgpbench.report.others import community, others_note
 from dgpbench.report.published import citations
 from dgpbench.report.rules import NON_GAUSSIAN
 from dgpbench.report.table import Table
@@ -45,10 +46,10 @@ def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
 def state_notes(table: Table, idle: int) -> list[str]:
     notes = []
     if table.expected:
-        notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed")
-    others = sum(unit.is_community for cell in table.cells.values() for unit in cell.units)
-    if others:
-        notes.append(f"ours: {others} splits from results/community/: consistent, not re-run")
+        others = {unit.record["key"] for cell in table.cells.values() for unit in community(cell.units)}
+        among = f"; {len(others)} of the records by others" if others else ""
+        notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed{among}")
+    notes += others_note(table.cells)
     if idle:
         notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
     notes += [f"{', '.join(where)}: {reason}" for reason, where in _absent(table).items()]

@@ -67,6 +67,7 @@ def cell_frame(table: Table) -> pd.DataFrame:
                 "n_done": len(cell.values),
                 "n_expected": cell.expected,
                 "n_failed": len(cell.failed),
+                "n_community": cell.community,
                 "mean": ours.mean if ours else None,
                 "stderr": ours.error if ours else None,
                 "bold": column in bold["ours"][row],

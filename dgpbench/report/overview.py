@@ -33,7 +33,7 @@ def overview(tables: list[Table], folder: Path) -> Grid:
     begin = "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"
     notes = (
         *((begin,) if empty else ()),
-        f"records from {folder} and its reference/; ours: splits done / expected",
+        f"records from {folder}, its reference/ and community/; ours: splits done / expected",
         "dgpbench tables 5.1 prints one; --compare, --stats, --calibration, --frontier, --missing, --format",
     )
     return plain("Tables", lines, name="overview", notes=notes)

@@ -14,6 +14,7 @@ import pandas as pd
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.grid import Grid, plain
+from dgpbench.report.others import others_note
 from dgpbench.report.table import Table
 
 ROPE = 0.01  # nat (or whatever the table's unit is): smaller differences are practically none
@@ -151,6 +152,7 @@ def significance_grids(table: Table, against: str | None = None) -> list[Grid]:
         f"{ROPE} is practically none",
         "Wilcoxon signed-rank, two-sided; P: Bayesian signed-rank test",
         "splits of one dataset share rows: tests over splits are optimistic",
+        *others_note(table.cells),
     )
     title = f"Paired tests against {against}: {table.spec.title}"
     first = plain(

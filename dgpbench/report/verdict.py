@@ -23,6 +23,7 @@ SLACK = 0.05  # nat, where the printed error is 0.00
 NORMAL = {2: 0.9772498680518208, 3: 0.9986501019683699}  # probability below k standard deviations
 JUDGED = ("within 2", "within 3", "explained", "open")
 UNJUDGED = "no error"
+OTHERS = "community"  # records of others are in it: not ours to count
 
 
 class Gap(NamedTuple):
@@ -79,11 +80,14 @@ def _within_slack(cell: Cell, found: Published, between: Gap) -> bool:
 
 
 def verdict(table: Table, at: tuple[str, str]) -> str | None:
-    """The agreement of a cell; one beyond 2 is explained if the run that its spec names agrees with print."""
+    """The agreement of a cell; one beyond 2 is explained if the run that its spec names agrees with print.
+    Records of others are not judged: nobody has run them again."""
     cell = table.cells[at]
     found = agreement(cell, table.ours(*at), cell.published)
+    if found and cell.community:
+        return OTHERS
     other = table.explaining.get(at)
-    if found in ("within 3", "open") and other:
+    if found in ("within 3", "open") and other and not other.cell.community:
         if agreement(other.cell, summarise(other.cell.values.values()), cell.published) == "within 2":
             return "explained"
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dgpbench.report import missing
@@ -9,6 +10,7 @@ from dgpbench.report.cells import Cell
 from dgpbench.report.grid import Entry, Grid, Line, number, plain, with_error
 from dgpbench.report.notes import rule_notes, state_notes, title
 from dgpbench.report.numbers import bold_columns, cell_frame
+from dgpbench.report.others import MARK, NOT_RERUN, not_recomputed
 from dgpbench.report.published import Published
 from dgpbench.report.rules import (
     NON_GAUSSIAN,
@@ -87,7 +89,8 @@ def ours_entry(table: Table, cell: Cell, ours: Summary | None, bold: bool) -> En
     else:
         text = _clipped(ours.mean, ours.error, cell.place.format, spec.minus_infinity)
     italic = spec.italics and w is not None and w.mean < NON_GAUSSIAN
-    return Entry(text, cell.count, bold, italic, False, _detail(cell, w), links, ours.mean)
+    others = cell.community > 0
+    return Entry(text, cell.count, bold, italic, False, _detail(cell, w), links, ours.mean, others)
 
 
 def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
@@ -101,8 +104,9 @@ def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
         lines.append(f"no record of splits {few(cell.missing)}: {command}")
     if w:
         lines.append(f"median Shapiro W {w.mean:.4f}")
-    if others := sum(unit.is_community for unit in cell.units):
-        lines.append(f"{others} of these from results/community/: consistent, not re-run")
+    if cell.community:
+        told = f"{NOT_RERUN}{not_recomputed(cell.units)}"
+        lines.append(f"{cell.community} of these from results/community/: {told}")
     if cell.config_key:
         lines.append(f"experiment {cell.place.experiment}, config {cell.config_key[:8]}")
     return tuple(lines)
@@ -145,9 +149,16 @@ def _footers(table: Table, side: str) -> list[Line]:
         ranks = average_ranks(frame, better)
         entries = [_footer(ranks, column, "mean", "error", unit) for column in spec.columns]
         lines.append(Line((f"average rank ({len(ranks)} = best)", side), tuple(entries), "footer"))
+    if side == "ours" and any(cell.community for cell in table.cells.values()):
+        lines = [_with_others(line) for line in lines]
     if side == "published":
         lines += [line for name in spec.footers if (line := _printed(table, name))]
     return lines
+
+
+def _with_others(line: Line) -> Line:
+    """A line whose numbers rest on records of others among the rest."""
+    return replace(line, entries=tuple(replace(e, others=e.value is not None) for e in line.entries))
 
 
 def _footer(frame: pd.DataFrame, column: str, value: str, error: str | None, unit: str) -> Entry:
@@ -175,6 +186,7 @@ def variant_blocks(table: Table) -> tuple[Grid, ...]:
     for variant in table.variants:
         found = summarise(variant.values.values())
         shown = with_error(found.mean, found.error) if found else number(None)
+        shown += MARK if variant.community else ""
         lines.append(
             {
                 "dataset": variant.dataset,

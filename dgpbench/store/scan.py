@@ -14,12 +14,13 @@ from pathlib import Path
 from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
 from dgpbench.store import index, seal
-from dgpbench.store.layout import COMMUNITY, PACKED, RECORD, REFERENCE, labels_of, unit_folders
+from dgpbench.store.layout import COMMUNITY, PACKED, RECORD, labels_of, unit_folders
 from dgpbench.store.migrate import migrate
 from dgpbench.store.schema import SCHEMA_VERSION, validate_record
 from dgpbench.store.untrusted import MAX_BYTES, open_regular, parse_json, read_regular
 
 Warn = Callable[[str], None]
+RECOMPUTED = "submit: metrics recomputed from predictions"  # a note that `submit` gives
 _TRACE = re.compile(rb'"trace": \[\[[-+0-9eE., \[\]nul]*\]\]')  # as we write it: numbers, null and brackets
 
 
@@ -38,6 +39,11 @@ class Unit:
     def is_community(self) -> bool:
         """True for a record of others: consistent, not run again."""
         return self.is_reference and self.path.parent.name == COMMUNITY
+
+    @property
+    def is_recomputed(self) -> bool:
+        """Whether a record of others says that its metrics were computed again from its predictions."""
+        return RECOMPUTED in self.record["notes"]
 
     @property
     def folder(self) -> Path:
@@ -59,6 +65,8 @@ def parse(content: bytes, traces: bool = True) -> dict:
         record.pop(seal.NAME, None)
         if version <= SCHEMA_VERSION and not seal.fits(content):
             raise ValueError("its checksum does not fit: it was changed after it was written")
+    elif seal.NAME in record:
+        raise ValueError(f"it has a checksum, and says it is of schema {version}, which had none")
     record = migrate(record)
     validate_record(record)
     if not traces:
@@ -159,11 +167,6 @@ def _folders(top: str, depth: int, warn: Warn) -> Iterator[str]:
             yield os.path.join(top, name)
         elif depth < 4 or name not in PACKED:
             yield from _folders(os.path.join(top, name), depth - 1, warn)
-
-
-def reference_units(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:
-    """The records that come with the project."""
-    return packed_units(Path(results) / REFERENCE, warn, traces)
 
 
 def packed_units(folder: Path, warn: Warn = to_stderr, traces: bool = True) -> Iterator[Unit]:

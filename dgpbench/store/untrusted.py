@@ -48,10 +48,14 @@ def read_regular(path: str | Path, limit: int = MAX_BYTES) -> bytes:
 
 def parse_json(content: bytes) -> Any:
     """The value of a JSON text. ValueError for what JSON does not know (NaN, infinity), for numbers that
-    overflow, and for text that is no Unicode."""
+    overflow, for a name that stands twice, and for text that is no Unicode."""
     try:
         value = json.loads(
-            content.decode("utf-8"), parse_float=_real, parse_int=_whole, parse_constant=_no_number
+            content.decode("utf-8"),
+            parse_float=_real,
+            parse_int=_whole,
+            parse_constant=_no_number,
+            object_pairs_hook=_once,
         )
         if b"\\u" in content:  # half of a surrogate pair has no encoding, and could never be printed
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -60,6 +64,15 @@ def parse_json(content: bytes) -> Any:
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise ValueError(f"it is no text in UTF-8 ({error.reason})") from None
     return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping in which no name stood twice: readers would differ in which one counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)[:80]!r} stands in it twice")
+    return found
 
 
 def _real(text: str) -> float:

@@ -11,9 +11,9 @@ from dgpbench.config.protocol import is_trial
 from dgpbench.errors import UserError
 from dgpbench.evaluate import calibration, classes
 from dgpbench.store import read
-from dgpbench.store.layout import RECORD, unit_folders
+from dgpbench.store.layout import PACKED, RECORD, unit_folders
 from dgpbench.store.read import PARAMS, PREDICTIONS
-from dgpbench.store.scan import Unit, reference_units, scan_own
+from dgpbench.store.scan import Unit, packed_units, scan_own
 from dgpbench.store.trust import check_config, check_keys, code_packages
 
 TOLERANCE = 1e-6  # relative: predictions are stored in original units, metrics come from standardised ones
@@ -26,11 +26,17 @@ def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> in
         count += 1
         for text in (*record_problems(unit.record), *_place_problems(results, unit), *file_problems(unit)):
             problem(f"{unit.path}: {text}")
-    for unit in reference_units(results, problem) if reference else ():
+    for unit in _packed(results, problem) if reference else ():
         count += 1
         for text in record_problems(unit.record):
             problem(f"{unit.path}: record {unit.record['key'][:8]}: {text}")
     return count
+
+
+def _packed(results: Path, problem: Callable[[str], None]) -> Iterator[Unit]:
+    """Records that come with the project, then those of others."""
+    for name in PACKED:
+        yield from packed_units(Path(results) / name, problem)
 
 
 def record_problems(record: dict) -> Iterator[str]:
@@ -63,11 +69,21 @@ def file_problems(unit: Unit) -> Iterator[str]:
             if name == PARAMS:
                 read.parameters(unit)
             elif name == PREDICTIONS:
-                yield from disagreements(record["metrics"], read.predictions(unit))
+                predictions = read.predictions(unit)
+                yield from row_problems(record["sizes"], predictions)
+                yield from disagreements(record["metrics"], predictions)
             else:
                 read.draws(unit)
         except UserError as error:
             yield str(error)
+
+
+def row_problems(sizes: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
+    """Predictions of other rows than the record counts: of numbers there is a line for each output."""
+    stated, found = sizes.get("n_test"), len(np.unique(predictions.get("row", ())))
+    lines = len(predictions.get("row", ())) // (sizes.get("outputs") or 1 if "output" in predictions else 1)
+    if stated is not None and "row" in predictions and not stated == found == lines:
+        yield f"sizes.n_test is {stated}, but {PREDICTIONS} has {lines} rows, {found} of them different"
 
 
 def disagreements(metrics: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
@@ -101,7 +117,8 @@ def recompute(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
         found["test_loglik"] = float(predictions["log_density"][predictions["output"] == 0].mean())
     found["test_coverage95"] = calibration.coverage(predictions["pit"])
     found["test_pit_ks"] = calibration.ks_distance(predictions["pit"])
-    found["shapiro_w_median"] = float(np.median(predictions["shapiro_w"]))
+    if "shapiro_w" in predictions:  # counts have none
+        found["shapiro_w_median"] = float(np.median(predictions["shapiro_w"]))
     return found
 
 

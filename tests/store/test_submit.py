@@ -6,48 +6,17 @@ import math
 from pathlib import Path
 
 import pytest
+from offered import SCALE, honest, keyed, packed
 
 from dgpbench.cli import main
-from dgpbench.config import compose
-from dgpbench.config.keys import config_key, run_key
+from dgpbench.config import compose, deviations
+from dgpbench.data import load_split
 from dgpbench.report.load import load_tables
-from dgpbench.store.schema import build_record
+from dgpbench.store.claims import division
 from dgpbench.store.seal import dumps_line
 from dgpbench.store.submit import check
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results/reference"
-SCALE = math.log(9.1863)  # of boston's targets
-
-
-def keyed(record):
-    """The same record with the keys of its config and data: what a careful forger would do."""
-    cfg, data = record["config"], record["data_hash"]
-    return {**record, "key": run_key(cfg, data), "config_key": config_key(cfg, data)}
-
-
-def honest(split=0):
-    cfg = compose(["experiment=dsvi2017_sgp", "dataset=boston", f"split={split}", "threads=1"])
-    metrics = {"test_loglik": -2.4, "test_loglik_std": -2.4 + SCALE, "test_coverage95": 0.94}
-    metrics |= {"test_rmse": 2.9, "test_rmse_std": 2.9 / math.exp(SCALE)}
-    record = build_record(
-        cfg,
-        key="0" * 64,
-        config_key="0" * 64,
-        status="done",
-        metrics=metrics,
-        data_hash=cfg["dataset"]["data_sha256"],
-        sizes={"n_train": 455, "n_test": 51, "inputs": 13, "outputs": 1},
-        training={"steps": 20000, "seconds": 100.0},
-        wall_seconds=120.0,
-        steps_per_second=200.0,
-        threads=1,
-    )
-    return keyed(record)
-
-
-def packed(path, *records):
-    path.write_bytes(gzip.compress("".join(dumps_line(record) for record in records).encode()))
-    return path
 
 
 def better(record):
@@ -76,8 +45,10 @@ def longer(record):
 
 def shifted(record):
     """All metrics moved together, as if the targets had another deviation."""
-    record["metrics"]["test_loglik"] += 1.0
-    record["metrics"]["test_rmse"] /= math.e
+    for name in ("test_loglik", "test_loglik_kde"):
+        record["metrics"][name] += 1.0
+    for name in ("test_rmse", "test_crps"):
+        record["metrics"][name] /= math.e
     return record
 
 
@@ -91,6 +62,46 @@ def with_code(record):
     return keyed(record)
 
 
+def with_metrics(**changed):
+    """A forgery that changes metrics; the standardised value follows, as a careful forger would have it."""
+
+    def forge(record):
+        for name, value in changed.items():
+            record["metrics"][name] = value
+            if f"{name}_std" in record["metrics"]:
+                logs = name.startswith("test_loglik") and value is not None
+                scaled = value + SCALE if logs else value and value / math.exp(SCALE)
+                record["metrics"][f"{name}_std"] = scaled
+        return record
+
+    return forge
+
+
+def with_fields(**changed):
+    return lambda record: {**record, **changed}
+
+
+def with_sizes(**changed):
+    return lambda record: {**record, "sizes": {**record["sizes"], **changed}}
+
+
+def one_metric(record):
+    return {**record, "metrics": {"test_loglik": 5.0}}
+
+
+def of_another_experiment(record):
+    record["config"]["experiment"] = "dsvi2017_dgp2"
+    return keyed({**record, "experiment": "dsvi2017_dgp2"})
+
+
+def clean_run_of_an_experiment(record):
+    """A run of no experiment that is given the name of one."""
+    words = ["model=sgp", "inference=dsvi", "dataset=boston", "budget.growth=none", "budget.max_steps=null"]
+    cfg = compose([*words, "budget.steps=20000", "threads=1"]) | {"experiment": "dsvi2017_linear"}
+    names = {"experiment": "dsvi2017_linear", "model": "sgp", "inference": "dsvi", "protocol": "clean"}
+    return keyed({**record, **names, "config": cfg})
+
+
 FORGERIES = {
     better: "do not follow from their standardised values",
     renamed: "its key is not that of its config and data",
@@ -100,6 +111,47 @@ FORGERIES = {
     shifted: "another deviation of the targets than the catalogue's",
     impossible: "test_coverage95 is 1.2",
     with_code: "it ran code of mine; only models and methods of dgpbench are taken",
+    with_metrics(
+        test_loglik=47.6, test_loglik_kde=47.5
+    ): "test_loglik_std is 49.8177, and cannot be above 5.99",
+    with_metrics(test_loglik_kde=47.5): "test_loglik_kde_std is 49.7177, and cannot be above 20",
+    with_metrics(test_rmse=0.0, test_crps=0.0): "test_rmse is 0, and must be above 0",
+    with_metrics(test_crps=0.0): "test_crps is 0, and must be above 0",
+    with_metrics(test_rmse=0.01, test_crps=1.9): "test_crps is over 100 times test_rmse",
+    one_metric: "it has no test_loglik_std, test_rmse, test_rmse_std, test_crps",
+    with_metrics(test_loglik=None): "it has no test_loglik, test_loglik_std",
+    with_metrics(test_loglik_kde=None, test_loglik_kde_std=1.0): "it has test_loglik_kde in one unit only",
+    with_metrics(test_skill=9.0): "there is no metric test_skill",
+    with_metrics(test_coverage95=0.95): "test_coverage95 is 0.95, which is no share of 51 test rows",
+    with_metrics(test_coverage95=30 / 51): "its PIT histogram has 0.784 between 0.1 and 0.9",
+    with_metrics(test_pit_ks=0.3): "test_pit_ks is 0.3, and its PIT histogram gives 0.0176 to 0.118",
+    with_fields(details={}): "it has no details.pit_histogram",
+    with_fields(details={"pit_histogram": [0.1] * 10}): "details.pit_histogram is none of 51 test rows",
+    with_sizes(n_test=1): "it was tested on 1 rows, and its protocol gives 51",
+    with_sizes(n_train=450): "it was trained on 450 rows, and its protocol gives 455",
+    with_sizes(inputs=14): "it has 14 inputs, and the data have 13",
+    with_fields(sizes={"n_train": 455}): "it does not say how many rows, inputs and outputs",
+    with_fields(
+        wall_seconds=1e-9
+    ): "it ran for 1e-09 seconds, which is too short for any run of 20,000 steps",
+    with_fields(
+        wall_seconds=0.015
+    ): "it ran for 0.015 seconds, which is too short for any run of 20,000 steps",
+    with_fields(wall_seconds=None): "it does not say how long it ran",
+    with_fields(training={}): "it does not say how many training steps it took",
+    with_fields(finished="1926-11-16T11:29:00+00:00"): "it finished in 1926",
+    with_fields(finished="2126-11-16T11:29:00+00:00"): "it finishes in the future",
+    with_fields(notes=["x" * 1000] * 10_000): "its notes are longer than 20,000 characters",
+    with_fields(notes=["x" * 3000]): "notes holds a text longer than 2,000 characters",
+    with_fields(notes=["\x1b[2Jall verified"]): "notes holds control characters",
+    with_fields(versions={"python": "\x1b]0;owned\x07"}): "versions holds control characters",
+    with_fields(details={"a": [0.5] * 200_000}): "it is larger than 256 kB without its trace",
+    with_fields(reason="none"): "it is done and has a reason why it is not",
+    with_fields(
+        deviations=["model.layers=[5] (experiment: [])"]
+    ): "said to deviate by model.layers=[5], which",
+    of_another_experiment: "its model is sgp, that of experiment dsvi2017_dgp2 is dgp2, and it does not",
+    clean_run_of_an_experiment: "its model is sgp, that of experiment dsvi2017_linear is linear, and it",
 }
 
 
@@ -135,25 +187,68 @@ def test_budgets_that_grow_and_rows_that_are_limited(tmp_path, forge, reason):
     assert reason in refusal.reason
 
 
+def test_another_name_of_the_same_protocol_is_no_fault(tmp_path):
+    """dsvi2017 and clean divide alike, and names are in no key."""
+    cfg = compose(["experiment=dsvi2017_sgp", "protocol=clean", "dataset=boston", "threads=1"])
+    record = {**honest(), "config": cfg, "protocol": "clean", "deviations": deviations(cfg)}
+    taken, refused = check(packed(tmp_path / "x.jsonl.gz", keyed(record)), [])
+    assert not refused and taken[0].record["deviations"] == []
+
+
 def test_runs_that_may_end_early_and_whole_data_are_taken(tmp_path):
-    """A converged budget, a classic by L-BFGS, the posterior of all rows, few training rows, levels."""
-    records = [copy.deepcopy(honest(split)) for split in range(5)]
-    converged, classic, whole, few, levels = records
+    """A converged budget, a classic by L-BFGS, the posterior of all rows, few training rows."""
+    records = [copy.deepcopy(honest(split)) for split in range(4)]
+    converged, classic, whole, few = records
     converged["config"]["budget"]["stop"] = "converged"
     classic["config"]["model"]["own_training"] = True
     for record in (converged, classic):
         record["training"]["steps"], record["steps_per_second"] = 10_000, 100.0
-    whole["config"]["protocol"]["name"] = whole["protocol"] = "whole"
+    cfg = compose(["experiment=dsvi2017_sgp", "protocol=whole", "dataset=boston", "threads=1"])
+    whole |= {"config": cfg, "protocol": "whole", "deviations": deviations(cfg), "split": 0}
     whole["sizes"] |= {"n_train": 506, "n_test": 506}
+    whole["metrics"]["test_coverage95"] = 480 / 506
+    whole["details"] = {"pit_histogram": [*[51 / 506] * 6, *[50 / 506] * 4]}
     few["config"]["protocol"]["train_rows"], few["sizes"] = 100, {**few["sizes"], "n_train": 100}
-    levels["config"]["dataset"] |= {"n": 100, "lower": 400}  # rows of lower levels are not among n
     taken, refused = check(packed(tmp_path / "x.jsonl.gz", *map(keyed, records)), [])
-    assert not refused and len(taken) == 5
+    assert not refused and len(taken) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        (["dataset=boston", "protocol=clean"], (455, 51)),
+        (["dataset=boston", "protocol=extrapolate"], (253, 253)),
+        (["dataset=boston", "protocol=clean", "protocol.max_test=20", "protocol.train_rows=100"], (100, 20)),
+        (["dataset=boston", "protocol=clean", "protocol.validation=0.1"], (409, 51)),
+        (["dataset=boston", "protocol=whole"], (506, 506)),
+        (
+            ["dataset=boston", "protocol=cover", "protocol.test_rows=100", "protocol.train_rows=400"],
+            (400, 100),
+        ),
+        (["dataset=mf_sine"], None),
+        (["dataset=mnist_images"], None),
+    ],
+)
+def test_rows_follow_from_the_protocol_as_the_data_are_divided(words, rows):
+    """The same numbers as those of load_split, without reading data; none where data must be read."""
+    cfg = compose(words)
+    dataset = cfg["dataset"] | ({"n": None} if cfg["dataset"].get("level") is not None else {})
+    assert division(dataset, cfg["protocol"]) == rows
+    if rows:
+        split = load_split(cfg)
+        assert (split.n_train, split.n_test) == rows
 
 
 @pytest.mark.slow
 def test_all_records_that_come_with_dgpbench_verify():
     for path in sorted(REFERENCE.glob("*.jsonl.gz")):
+        taken, refused = check(path, [])
+        assert taken and not refused, (path.name, refused[:3])
+
+
+def test_all_records_of_others_verify():
+    """What a pull request adds to results/community/ is checked here once more."""
+    for path in sorted((REFERENCE.parent / "community").glob("*.jsonl.gz")):
         taken, refused = check(path, [])
         assert taken and not refused, (path.name, refused[:3])
 
@@ -180,13 +275,14 @@ def test_submitted_records_stand_in_tables_as_consistent_not_re_run(tmp_path, ca
     assert main([*words, "--name", "lab"]) == 0
     said = capsys.readouterr().out
     assert (
-        "2 records are consistent" in said
+        "2 records are consistent (2 without predictions: metrics not recomputed)" in said
         and "community/lab.jsonl.gz; add that file by a pull request" in said
     )
     (table,) = load_tables(["S7"], results)
     assert table.cells["boston", "SGP"].values == {0: -2.4, 1: -2.4}
     assert main(["tables", "S7", "--results", str(results)]) == 0
-    assert "2 splits from results/community/: consistent, not re-run" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "boston SGP (2 of 2 records, metrics not recomputed)" in said and "-2.40 (0.00)‡ 2/20" in said
     assert main([*words, "--name", "again"]) == 1  # they are there
     assert "here already" in capsys.readouterr().err
 

@@ -19,6 +19,7 @@ from dgpbench.report.comparison.columns import (
 from dgpbench.report.comparison.fair import DIFFERENT, budget_text, marks, uneven
 from dgpbench.report.comparison.fill import Comparison, logarithms
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
+from dgpbench.report.others import others_note
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
 from dgpbench.report.views import SHOWN_LINKS, few
@@ -50,7 +51,8 @@ def main_grid(comparison: Comparison) -> Grid:
     wanted = f"; {metric.better} is better" if metric.better else "; neither higher nor lower is better"
     notes = [f"mean (standard error) over splits, n done / n expected{wanted}"]
     notes += [BOLD] if spec.bold == "row" and len(spec.columns) > 1 else []
-    notes += [*marks(comparison), *comparison.notes, *_lacking(comparison), *_failures(table)]
+    notes += [*others_note(table.cells), *marks(comparison), *comparison.notes]
+    notes += [*_lacking(comparison), *_failures(table)]
     between = "; " if any(", " in column for column in spec.columns) else ", "
     return Grid(
         spec.name,
@@ -100,7 +102,8 @@ def _entries(comparison: Comparison, row: str) -> tuple[Entry, ...]:
         links = tuple(dict.fromkeys(str(unit.path) for unit in cell.units))[:SHOWN_LINKS]
         text = shown(summary, digits) if summary else NOTHING
         value = summary.mean if summary else None
-        out.append(Entry(text, cell.count, column in bold, detail=_detail(cell), links=links, value=value))
+        entry = Entry(text, cell.count, column in bold, detail=_detail(cell), links=links, value=value)
+        out.append(replace(entry, others=cell.community > 0))
     return tuple(out)
 
 
@@ -230,6 +233,7 @@ def frame(comparison: Comparison) -> pd.DataFrame:
                 "n_done": len(cell.values),
                 "n_expected": cell.expected,
                 "n_failed": len(cell.failed),
+                "n_community": cell.community,
                 "mean": summary.mean if summary else None,
                 "stderr": summary.error if summary else None,
                 "n_common": common.n if common else 0,
@@ -262,6 +266,7 @@ def paper_grid(comparison: Comparison) -> Grid:
     notes = [f"Mean (standard error) {over}{direction}"]
     notes += ["Bold: error bars overlap those of the best"] if table.spec.bold == "row" else []
     notes += [f"† {DIFFERENT}"] if uneven(comparison) else []
+    notes += others_note(table.cells)
     title = f"{metric.title} ({table.spec.units})" if table.spec.units else metric.title
     return replace(grid, title=title, caption="", lines=tuple(lines), notes=tuple(notes), missing=())
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 import yaml
 
@@ -16,6 +16,7 @@ from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.cells import Records
 from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.others import others_note
 from dgpbench.report.table import Table, build
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
@@ -123,10 +124,10 @@ def make(
     if words:  # not the paper's figure any more, but one drawn like it
         spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}", select=())
     if spec.table in tables and not words:
-        return module.picture(spec, tables[spec.table])
+        return _of_table(module, spec, tables[spec.table])
     if spec.table:
         chosen = select(units, words) if words else units
-        return module.picture(spec, build(specs.load(spec.table), Records(chosen)))
+        return _of_table(module, spec, build(specs.load(spec.table), Records(chosen)))
     if not spec.records:
         if words:
             raise Nothing(f"it takes no records, so that {' '.join(words)} chooses nothing")
@@ -136,3 +137,10 @@ def make(
         also = f"; {spec.needs}" if spec.needs and not words else ""
         raise Nothing(f"no finished run with {' '.join(words or spec.select)}{also}")
     return module.picture(spec, chosen)
+
+
+def _of_table(module: ModuleType, spec: FigureSpec, table: Table) -> Picture:
+    """The picture of a table; its notes name cells that hold records of others."""
+    drawn = module.picture(spec, table)
+    notes = [text.partition(": ")[2] for text in others_note(table.cells)]  # nothing is marked in a picture
+    return replace(drawn, notes=(*drawn.notes, *notes))

@@ -30,7 +30,7 @@ HOW_TO_READ = (
     "ours: splits done / expected. Click a column to sort by it; rest on or tap a cell for its reasons and "
     "records.",
     "Mean (standard error) over splits; bold where error bars overlap the best; italics where marginals are "
-    "not Gaussian; ? marks a doubtful reading of a damaged copy.",
+    "not Gaussian; ? marks a doubtful reading of a damaged copy, ‡ records of others, which were not re-run.",
 )
 
 

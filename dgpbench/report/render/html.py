@@ -51,13 +51,14 @@ def _cell(entry: Entry, words: bool) -> str:
             ("bold", entry.bold),
             ("italic", entry.italic),
             ("doubtful", entry.doubtful),
+            ("others", entry.others),
             ("failed", "failed" in entry.count),
             ("text", words),
             ("prose", len(entry.text) > PROSE),
         )
         if on
     ]
-    text = escape(entry.text) + ("<sup>?</sup>" if entry.doubtful else "")
+    text = escape(entry.text) + (f"<sup>{entry.marks}</sup>" if entry.marks else "")
     for tag, on in (("i", entry.italic), ("b", entry.bold)):
         text = f"<{tag}>{text}</{tag}>" if on and text else text
     count = f" <small>{escape(entry.count)}</small>" if entry.count else ""

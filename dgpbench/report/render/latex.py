@@ -23,6 +23,7 @@ SPECIAL = {
     "`": r"\textasciigrave{}",
     "|": r"\textbar{}",
     "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
 }
 WIDE = 6  # columns; more are scaled to the width of the text
 
@@ -77,7 +78,7 @@ def _cell(entry: Entry) -> str:
     if text and entry.text != NOTHING:
         text = rf"\textit{{{text}}}" if entry.italic else text
         text = rf"\textbf{{{text}}}" if entry.bold else text
-    text += "?" if entry.doubtful else ""
+    text += escape(entry.marks)
     return (rf"{text} {{\scriptsize {escape(entry.count)}}}" if entry.count else text).strip()
 
 

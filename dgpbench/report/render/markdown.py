@@ -43,5 +43,5 @@ def _cell(entry: Entry) -> str:
     if text:
         text = f"*{text}*" if entry.italic else text
         text = f"**{text}**" if entry.bold else text
-    text += "?" if entry.doubtful else ""
+    text += entry.marks
     return f"{text} {entry.count}".strip()

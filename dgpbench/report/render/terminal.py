@@ -139,7 +139,7 @@ def _row(first, heads, cells, sizes, words, looks, own=None) -> list[Piece]:
 
 
 def _parts(entry: Entry) -> tuple[str, str]:
-    return visible(entry.text) + ("?" if entry.doubtful else ""), entry.count
+    return visible(entry.text) + entry.marks, entry.count
 
 
 def _plain(entry: Entry) -> str:

@@ -1,0 +1,198 @@
+"""Claims of a record about its metrics: names, ranges, and relations that hold whatever the model is.
+
+Few metrics are bounded by the others: a wrong number can keep to all of this, and only predictions show it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+
+from dgpbench.config.keys import likelihood_name
+
+PAIRED = ("test_loglik", "test_loglik_kde", "test_rmse", "test_crps")  # in original and standardised units
+NUMBERS = (
+    *("test_loglik", "test_loglik_std", "test_rmse", "test_rmse_std", "test_crps", "test_crps_std"),
+    *("test_coverage95", "test_pit_ks"),
+)
+CLASSES = ("test_loglik", "test_accuracy", "test_error", "test_brier", "test_ece")
+REQUIRED = {  # by task, and of images
+    "regression": (*NUMBERS, "shapiro_w_median"),
+    "counts": (*NUMBERS, "test_deviance"),
+    "binary": CLASSES,
+    "multiclass": CLASSES,
+    "images": (
+        *("test_loglik", "test_loglik_std", "test_loglik_per_pixel", "test_rmse", "test_rmse_std"),
+        "train_loglik",
+    ),
+}
+OTHERS = (
+    *("test_loglik_kde", "test_loglik_kde_std", "test_loglik_mc_se", "train_loglik_mc_se"),
+    *("shapiro_w_median", "test_auc", "test_kl_to_truth", "test_kl_to_truth_se", "elbo", "elbo_se"),
+    "likelihood_variance",
+)
+KNOWN = {name for names in REQUIRED.values() for name in names} | set(OTHERS)
+OF_LAYERS = re.compile(r"var_f[1-9][0-9]?_at_0")
+SHARES = (
+    *("test_coverage95", "test_pit_ks", "shapiro_w_median", "test_accuracy", "test_error", "test_auc"),
+    "test_ece",
+)
+POSITIVE = ("test_rmse", "test_rmse_std", "test_crps", "test_crps_std", "likelihood_variance")
+NOT_NEGATIVE = ("test_brier", "test_loglik_mc_se", "train_loglik_mc_se", "test_kl_to_truth_se", "elbo_se")
+SAME = 1e-4  # relative: one deviation of the targets maps all metrics of a record
+SPREAD = 0.5  # how far a training set's log deviation may be from the whole data's
+EQUAL = 1e-6  # of shares and of sums that are kept as they are computed
+FLOOR = 1e-6  # the least variance of Gaussian noise (gp/parameters.py): densities are no higher than its peak
+HIGHEST = 20.0  # nat per output: a density as narrow as 1e-9 deviations of the targets
+WIDEST = 100.0  # CRPS over RMSE; 4 is the most in the reference records
+OF_BRIER = {True: 2.45, False: 1.22}  # -log p is at least so many times the Brier score; of two classes, more
+
+
+def metric_problems(record: dict, entry: dict) -> Iterator[str]:
+    """What is wrong with a record's metrics, the plainest first; `entry`: its dataset in the catalogue."""
+    metrics, task = record["metrics"], record["config"]["dataset"].get("task")
+    kind = "images" if record["config"]["dataset"].get("image") else task
+    validated = bool(record["config"]["protocol"].get("validation"))
+    for name in metrics:
+        plain = re.sub("^valid_", "test_", name) if validated else name  # of the rows held out as well
+        if plain not in KNOWN and not OF_LAYERS.fullmatch(name):
+            yield f"there is no metric {name}"
+    if lacking := [name for name in REQUIRED.get(str(kind), ()) if metrics.get(name) is None]:
+        yield f"it has no {', '.join(lacking)}"
+        return
+    yield from _range_problems(metrics)
+    if task in ("binary", "multiclass"):
+        yield from _class_problems(record)
+        return
+    yield from _density_problems(record)
+    if kind == "images":
+        yield from _image_problems(record)
+        return
+    if metrics["test_crps"] > WIDEST * metrics["test_rmse"]:
+        yield "test_crps is over 100 times test_rmse: predictions are not that wide around so small errors"
+    yield from _calibration_problems(record)
+    if record["sizes"].get("outputs", 1) == 1:
+        yield from _scale_problems(record, entry.get("target_std"))
+
+
+def _range_problems(metrics: dict) -> Iterator[str]:
+    for name in SHARES:
+        if metrics.get(name) is not None and not 0 <= metrics[name] <= 1:
+            yield f"{name} is {metrics[name]:g}, and a share lies between 0 and 1"
+    for name in NOT_NEGATIVE:
+        if metrics.get(name) is not None and metrics[name] < 0:
+            yield f"{name} is {metrics[name]:g}, and cannot be negative"
+    for name in POSITIVE:
+        if metrics.get(name) is not None and metrics[name] <= 0:
+            yield f"{name} is {metrics[name]:g}, and must be above 0"
+
+
+def _is_count(share: float, rows: int) -> bool:
+    return abs(share * rows - round(share * rows)) <= EQUAL * max(1, rows)
+
+
+def _calibration_problems(record: dict) -> Iterator[str]:
+    """Coverage, PIT histogram and Kolmogorov-Smirnov distance are of the same PIT values."""
+    metrics, found = record["metrics"], record["details"].get("pit_histogram")
+    coverage, distance = metrics["test_coverage95"], metrics["test_pit_ks"]
+    rows = record["sizes"]["n_test"] * record["sizes"]["outputs"]
+    if not _is_count(coverage, rows):
+        yield f"test_coverage95 is {coverage:g}, which is no share of {rows:,} test rows"
+    if not found or None in found:
+        yield "it has no details.pit_histogram"
+        return
+    bins, rest = len(found), 1.0 - sum(found)  # a PIT value may be outside of 0 and 1 by rounding
+    if (
+        bins != 10
+        or min(found) < 0
+        or not -EQUAL <= rest <= 0.1
+        or not all(_is_count(x, rows) for x in found)
+    ):
+        yield f"details.pit_histogram is none of {rows:,} test rows"
+        return
+    below = [0.0, *accumulate(found)]
+    least = max(abs(below[k] - k / bins) for k in range(bins + 1)) - rest
+    most = max(max(below[k + 1] - k / bins, (k + 1) / bins - below[k]) for k in range(bins)) + rest
+    if not least - EQUAL <= distance <= most + EQUAL:
+        yield f"test_pit_ks is {distance:g}, and its PIT histogram gives {least:.3g} to {most:.3g}"
+    inner = sum(found[1:-1])
+    if coverage < inner - EQUAL:
+        yield f"test_coverage95 is {coverage:g}, and its PIT histogram has {inner:.3g} between 0.1 and 0.9"
+
+
+def _density_problems(record: dict) -> Iterator[str]:
+    """Densities above what noise of the least variance, or numbers of 16 digits, allow."""
+    cfg, outputs = record["config"], record["sizes"]["outputs"]
+    highest = {"test_loglik_std": HIGHEST, "test_loglik_kde_std": HIGHEST}
+    if cfg["dataset"].get("task") == "counts":  # probabilities; in their own units
+        highest = {"test_loglik": 0.0}
+    elif "layers" in cfg["model"] and likelihood_name(cfg, "regression") == "gaussian":
+        highest["test_loglik_std"] = -0.5 * math.log(2 * math.pi * FLOOR)
+    for name, most in highest.items():
+        value = record["metrics"].get(name)
+        if value is not None and value > most * outputs + EQUAL:
+            yield f"{name} is {value:g}, and cannot be above {most * outputs:.3g}"
+
+
+def _image_problems(record: dict) -> Iterator[str]:
+    metrics, pixels = record["metrics"], record["sizes"]["outputs"]
+    whole = metrics["test_loglik_per_pixel"] * pixels
+    if abs(whole - metrics["test_loglik"]) > EQUAL * max(1.0, abs(whole)):
+        yield f"test_loglik is not {pixels:,} times test_loglik_per_pixel"
+
+
+def _class_problems(record: dict) -> Iterator[str]:
+    """Accuracy, error, ECE and reliability are of the same rows; probabilities bound the log-likelihood."""
+    metrics, rows, bins = record["metrics"], record["sizes"]["n_test"], record["details"].get("reliability")
+    accuracy, error, loglik = (metrics[f"test_{name}"] for name in ("accuracy", "error", "loglik"))
+    two = record["config"]["dataset"].get("task") == "binary" or record["sizes"].get("classes") == 2
+    if not _is_count(accuracy, rows) or abs(1 - accuracy - error) > EQUAL:
+        yield f"test_accuracy {accuracy:g} and test_error {error:g} are no two shares of {rows:,} test rows"
+    if bins is None:
+        yield "it has no details.reliability"
+        return
+    lines = [
+        line for line in zip(bins["count"], bins["confidence"], bins["accuracy"], strict=True) if line[0]
+    ]
+    if sum(bins["count"]) != rows or any(None in line for line in lines):
+        yield f"details.reliability is none of {rows:,} test rows"
+        return
+    found = {
+        "test_accuracy": sum(n * right for n, _, right in lines) / rows,
+        "test_ece": sum(n * abs(right - sure) for n, sure, right in lines) / rows,
+    }
+    for name, value in found.items():
+        if abs(metrics[name] - value) > EQUAL:
+            yield f"{name} is {metrics[name]:g}, and details.reliability gives {value:g}"
+    if loglik > -math.log(2) * error + EQUAL:
+        yield f"test_loglik is {loglik:g}: a wrong row has at most probability 1/2, and {error:.3g} are wrong"
+    if loglik > -OF_BRIER[two] * metrics["test_brier"] + EQUAL:
+        yield f"test_loglik is {loglik:g}, too high for test_brier {metrics['test_brier']:g}"
+    if metrics["test_brier"] < (0.25 if two else 0.5) * error - EQUAL:
+        yield f"test_brier is {metrics['test_brier']:g}, too low for test_error {error:g}"
+
+
+def _scale_problems(record: dict, deviation: float | None) -> Iterator[str]:
+    """One deviation of the training targets maps standardised to original units, in every metric."""
+    metrics = record["metrics"]
+    scales = {}
+    for name in PAIRED:
+        value, scaled = metrics.get(name), metrics.get(f"{name}_std")
+        if (value is None) != (scaled is None):
+            yield f"it has {name} in one unit only"
+        elif value is not None and name.startswith("test_loglik"):
+            scales[name] = scaled - value
+        elif value is not None and value > 0 and scaled > 0:
+            scales[name] = math.log(value / scaled)
+    if scales and max(scales.values()) - min(scales.values()) > SAME:
+        least, most = min(scales, key=scales.__getitem__), max(scales, key=scales.__getitem__)
+        yield f"{least} and {most} do not follow from their standardised values by one and the same scale"
+    cfg = record["config"]
+    stated = deviation if likelihood_name(cfg, "regression") == "gaussian" else None
+    whose = "the catalogue's"
+    if cfg["protocol"].get("scaling") == "none":  # targets stay as they are
+        stated, whose = 1.0, "its protocol's"
+    if scales and stated and abs(next(iter(scales.values())) - math.log(stated)) > SPREAD:
+        yield f"its metrics imply another deviation of the targets than {whose} {stated:g}"
