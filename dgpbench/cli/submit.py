@@ -64,5 +64,6 @@ def main(args: argparse.Namespace) -> int:
         publish(taken, target)
     bare = sum(not unit.is_recomputed for unit in taken)
     told = f" ({bare:,} without predictions: metrics not recomputed)" if bare else ""
-    print(f"{len(taken):,} records are consistent{told}{place}; {len(refused):,} refused")
+    count = "1 record is" if len(taken) == 1 else f"{len(taken):,} records are"
+    print(f"{count} consistent{told}{place}; {len(refused):,} refused")
     return 1 if refused else 0
