@@ -27,6 +27,7 @@ from dgpbench.data.splits import (
 from dgpbench.errors import UserError
 
 _INSPECT_VALUES = 5_000_000
+REPEATED = 10  # rows for each distinct target, from which densities on repeated values are worth a warning
 
 
 def load_split(cfg: dict, note: Note | None = None) -> Split:
@@ -223,6 +224,9 @@ def _traps_found(entry: Entry, data: Data, train, test, constant: np.ndarray) ->
     if entry.kind != "csv" or data.X.size > _INSPECT_VALUES:
         return found
     X, Y = np.asarray(data.X), np.asarray(data.Y)
+    values = len(np.unique(Y[:, 0]))
+    if entry.task == "regression" and len(Y) >= REPEATED * values:
+        found.append(f"{values} distinct targets in {len(Y):,} rows: a density model can gain by spikes")
     steps = np.diff(X, axis=0)
     for i in np.flatnonzero((steps == 1).all(axis=0)):
         found.append(f"input {i} counts the rows: probably a row number (dataset.drop leaves it out)")

@@ -79,6 +79,7 @@ def test_known_traps_are_told():
     assert "row number" in told("concreteslump") and "GameID" in told("skillcraft")
     assert "constant" in told("naval") and "blank line" in told("yacht") and "Sheet1" in told("power")
     assert "BROKEN" in told("image-segmentation") and "standardised apart" in told("pendigits")
+    assert "8 distinct targets" in told("solar") and "48 %" in told("forest")
     assert "78 %" in told("solar") and "73 %" in told("keggdirected") and "77 %" in told("keggundirected")
 
 

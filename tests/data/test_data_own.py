@@ -167,3 +167,8 @@ def test_traps_are_found_in_own_data(config, tmp_path):
     assert any("input 1 equals the target" in t for t in split.traps)
     split = load_split(config({"name": "csv", "path": str(tmp_path / "a.csv"), "drop": [0]}))
     assert any("test rows also stand in train" in t for t in split.traps)
+    assert not any("distinct targets" in t for t in split.traps)
+    table = np.column_stack([random.standard_normal((80, 2)), np.arange(80) % 8])
+    np.savetxt(tmp_path / "b.csv", table, delimiter=",")
+    split = load_split(config({"name": "csv", "path": str(tmp_path / "b.csv")}))
+    assert split.traps == ["8 distinct targets in 80 rows: a density model can gain by spikes"]
