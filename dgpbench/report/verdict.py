@@ -80,29 +80,39 @@ def _within_slack(cell: Cell, found: Published, between: Gap) -> bool:
 
 
 def verdict(table: Table, at: tuple[str, str]) -> str | None:
-    """The agreement of a cell; one beyond 2 is explained if the run that its spec names agrees with print.
-    Records of others are not judged: nobody has run them again."""
+    """The agreement of a cell; one beyond 2 is explained if the run that its spec names agrees with print,
+    and not only because it has few splits. Records of others are not judged: nobody has run them again."""
     cell = table.cells[at]
     found = agreement(cell, table.ours(*at), cell.published)
     if found and cell.community:
         return OTHERS
     other = table.explaining.get(at)
     if found in ("within 3", "open") and other and not other.cell.community:
-        if agreement(other.cell, summarise(other.cell.values.values()), cell.published) == "within 2":
+        theirs = summarise(other.cell.values.values())
+        if _plain_agreement(other.cell, theirs, cell.published):
             return "explained"
     return found
+
+
+def _plain_agreement(cell: Cell, ours: Summary | None, found: Published | None) -> bool:
+    """Whether a cell is within 2, and not only because it has few splits."""
+    return agreement(cell, ours, found) == "within 2" and not _by_few(cell, ours, found, 2)
 
 
 def by_few(table: Table, at: tuple[str, str]) -> bool:
     """Whether a cell is within 2 or 3 only because few splits leave its own error uncertain: the gap is
     larger than so many standard errors, but below Student's quantile."""
-    cell, ours, found = table.cells[at], table.ours(*at), verdict(table, at)
-    if found not in ("within 2", "within 3") or ours is None or cell.published is None:
+    cell, found = table.cells[at], verdict(table, at)
+    if found not in ("within 2", "within 3"):
         return False
-    between = gap(ours, cell.published)
-    if between is None or _within_slack(cell, cell.published, between):
+    return _by_few(cell, table.ours(*at), cell.published, 2 if found == "within 2" else 3)
+
+
+def _by_few(cell: Cell, ours: Summary | None, found: Published | None, k: int) -> bool:
+    between = None if ours is None or found is None else gap(ours, found)
+    if between is None or found is None or _within_slack(cell, found, between):
         return False
-    return not between.plainly(2 if found == "within 2" else 3)
+    return not between.plainly(k)
 
 
 def counts(verdicts: Iterable[tuple[str | None, bool]]) -> dict[str, int]:
