@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_config_dir
 from dgpbench.errors import UserError
 
 SCORES = ("loglik", "rmse", "accuracy")
@@ -48,14 +49,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--metric", metavar="NAME", help="of table and plot: test_loglik, rest_rmse, ...")
     parser.add_argument("--plot", metavar="DIR", help="draw the curves: PNG, PDF and CSV")
     parser.add_argument("--csv", metavar="FILE", help="write every step as one line")
-    parser.add_argument(
-        "--config-dir",
-        "-cd",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
+    add_config_dir(parser, short=True)
     parser.add_argument("-q", "--quiet", action="store_true", help="print the table only")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dgpbench.cli.arguments import add_config_dir, note_of
 from dgpbench.errors import UserError
 
 SHOWN = 10  # trials of a split in the table
@@ -35,14 +36,7 @@ def add_parser(subparsers) -> None:
         help="random search (default), or Optuna's TPE: pip install 'dgpbench[tune]'",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the trials, run nothing")
-    parser.add_argument(
-        "--config-dir",
-        "-cd",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
+    add_config_dir(parser, short=True)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="a line for every trial")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the tables only")
 
@@ -50,7 +44,7 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.tuning.study import refit, search
 
-    note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
+    note = note_of(args)
     if args.dry_run:
         return _dry_run(args)
 
