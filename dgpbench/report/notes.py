@@ -34,7 +34,7 @@ def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
         notes.append(f"italics: non-Gaussian, median Shapiro W below {NON_GAUSSIAN}")
     if any(c.published and c.published.doubtful for c in table.cells.values()):
         notes.append("?: doubtful reading of a damaged copy; shown, never compared with")
-    errors = {c.place.published.get("error") for c in table.cells.values() if c.published} - {None}
+    errors = {text for c in table.cells.values() if c.published and (text := c.place.published.get("error"))}
     notes += [
         f"published error: {text}; comparisons turn it into a standard error" for text in sorted(errors)
     ]

@@ -77,9 +77,10 @@ def common_summaries(comparison: Comparison, row: str) -> dict[str, Summary | No
 
 
 def _bold(comparison: Comparison, row: str) -> set[str]:
-    if comparison.table.spec.bold == "none" or len(comparison.table.spec.columns) < 2:
+    spec, better = comparison.table.spec, comparison.metric.better
+    if better is None or spec.bold == "none" or len(spec.columns) < 2:
         return set()
-    return overlapping(common_summaries(comparison, row), comparison.metric.better)
+    return overlapping(common_summaries(comparison, row), better)
 
 
 def decimals(summaries: list[Summary]) -> int:

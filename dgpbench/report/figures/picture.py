@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dgpbench.report.files import put
 
@@ -81,6 +81,23 @@ def columns_for(count: int, most: int) -> int:
 def panels(figure, rows: int, columns: int, **fields):
     """A grid of axes that is always two-dimensional."""
     return figure.subplots(rows, columns, squeeze=False, **fields)
+
+
+def panel_each(figure, names: Sequence[str], columns: int, **fields) -> list[tuple[Any, str]]:
+    """Axes and name of one panel for each name, side by side in so many columns; the others are not shown."""
+    axes = panels(figure, math.ceil(len(names) / columns), columns, **fields)
+    for place in axes.flat[len(names) :]:
+        place.set_visible(False)
+    return list(zip(axes.flat, names, strict=False))
+
+
+def legends_of(places: Iterable[Any]) -> dict[str, Any]:
+    """Handles by label of several panels, each label once."""
+    return {
+        label: handle
+        for place in places
+        for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
+    }
 
 
 def side_label(figure, text: str) -> None:
