@@ -8,12 +8,14 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dgpbench.report.files import put
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f")
 DARK_COLOURS = ("#56b4e9", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#8fd3ff", "#b79ae0", "#b0b0b0")
@@ -83,12 +85,12 @@ def panels(figure, rows: int, columns: int, **fields):
     return figure.subplots(rows, columns, squeeze=False, **fields)
 
 
-def panel_each(figure, names: Sequence[str], columns: int, **fields) -> list[tuple[Any, str]]:
-    """Axes and name of one panel for each name, side by side in so many columns; the others are not shown."""
-    axes = panels(figure, math.ceil(len(names) / columns), columns, **fields)
-    for place in axes.flat[len(names) :]:
+def panel_each(figure, subjects: Sequence[T], columns: int, **fields) -> list[tuple[Any, T]]:
+    """Axes for each subject, side by side in so many columns, with the subject; other axes are not shown."""
+    axes = panels(figure, math.ceil(len(subjects) / columns), columns, **fields)
+    for place in axes.flat[len(subjects) :]:
         place.set_visible(False)
-    return list(zip(axes.flat, names, strict=False))
+    return list(zip(axes.flat, subjects, strict=False))
 
 
 def legends_of(places: Iterable[Any]) -> dict[str, Any]:
