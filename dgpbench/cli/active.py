@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dgpbench.cli.arguments import add_config_dir
 from dgpbench.errors import UserError
+from dgpbench.plain_text import aligned
 
 SCORES = ("loglik", "rmse", "accuracy")
 METRICS = tuple(f"{part}_{score}" for part in ("test", "rest", "seen", "pool") for score in SCORES)
@@ -135,10 +136,7 @@ def _print(data, metrics: list[str]) -> None:
             for labels in sorted(set(part.labels)):
                 found = [cells.get((labels, method)) for method in methods]
                 lines.append([str(labels), *(_cell(line) for line in found)])
-            widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-            print(f"\n{dataset}: {title(metric)}")
-            for line in lines:
-                print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+            print("\n".join([f"\n{dataset}: {title(metric)}", *aligned(lines)]))
 
 
 def _cell(line) -> str:

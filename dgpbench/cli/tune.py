@@ -7,6 +7,7 @@ import sys
 
 from dgpbench.cli.arguments import add_config_dir, note_of
 from dgpbench.errors import UserError
+from dgpbench.plain_text import aligned
 
 SHOWN = 10  # trials of a split in the table
 
@@ -90,8 +91,12 @@ def _print_trials(study, split: int) -> None:
         reason = "" if trial.score is not None or not trial.unit else str(trial.unit.record["reason"])[:60]
         rows.append(
             [
-                *(str(trial.number), *trial.values, score),
-                *("" if seconds is None else f"{seconds:.1f}", trial.status, reason),
+                str(trial.number),
+                *trial.values,
+                score,
+                "" if seconds is None else f"{seconds:.1f}",
+                trial.status,
+                reason,
             ]
         )
     print(f"split {split}: {len(ranked)} trials, best first, by validation log-likelihood")
@@ -124,7 +129,4 @@ def _folders(config_dirs: list[str]) -> list[str]:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> None:
-    lines = [header, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    for line in lines:
-        print("  ".join(word.rjust(w) for word, w in zip(line, widths, strict=True)).rstrip())
+    print("\n".join(aligned([header, *rows])))

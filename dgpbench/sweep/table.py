@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
-from dgpbench.plain_text import visible
+from dgpbench.plain_text import aligned, visible
 from dgpbench.progress import clock
 from dgpbench.store.layout import labels_of
 from dgpbench.sweep.plan import Plan
@@ -93,10 +93,6 @@ def render(plan: Plan, states: Mapping[int, State]) -> str:
     table = rows(plan, states)
     columns = [c for c in (table[0] if table else {}) if any(row[c] != "" for row in table)]
     cells = [columns, *[[str(row[c]) if row[c] != 0 else "." for c in columns] for row in table]]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    text = lambda line: "  ".join(  # noqa: E731
-        word.ljust(w) if name in ("dataset", "model", "variant") else word.rjust(w)
-        for word, w, name in zip(line, widths, columns, strict=True)
-    ).rstrip()
+    names = [i for i, name in enumerate(columns) if name in ("dataset", "model", "variant")]
     total = f"{len(states):,} units: {counts(states)}"
-    return "\n".join([*map(text, cells), total, *running(plan, states), *reasons(plan, states)])
+    return "\n".join([*aligned(cells, names), total, *running(plan, states), *reasons(plan, states)])
