@@ -60,9 +60,9 @@ def reasons(plan: Plan, states: Mapping[int, State]) -> list[str]:
             alike.setdefault((state.status, state.reason or "no reason recorded"), []).append(index)
     lines = []
     for (status, reason), found in sorted(alike.items(), key=lambda item: -len(item[1])):
-        first, more = found[0], f" and {len(found) - 1} more" if len(found) > 1 else ""
+        first, others = found[0], f" and {len(found) - 1} more" if len(found) > 1 else ""
         place = f" [{states[first].folder}]" if states[first].folder else ""
-        lines.append(f"{status}: {plan.label(first)}{more}: {visible(reason, REASON)}{place}")
+        lines.append(f"{status}: {plan.label(first)}{others}: {visible(reason, REASON)}{place}")
     if len(lines) > SHOWN_REASONS:
         more = len(lines) - SHOWN_REASONS
         lines[SHOWN_REASONS:] = [f"... and {more} other reasons: dgpbench show --failed"]
@@ -73,7 +73,7 @@ def running(plan: Plan, states: Mapping[int, State]) -> list[str]:
     """Lines of the running units: holder and progress."""
     lines = []
     for index, state in states.items():
-        if state.status == "running":
+        if state.status == "running" and state.lease is not None:
             progress = state.lease.progress
             left = progress.get("left")
             rest = f", {clock(left)} left" if left is not None else ""
