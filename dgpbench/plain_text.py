@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import Any
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a spreadsheet's formula begins
@@ -14,6 +15,18 @@ def visible(text: str, limit: int | None = None) -> str:
     if not line.isprintable():
         line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     return line if limit is None or len(line) <= limit else line[: limit - 4] + " ..."
+
+
+def aligned(lines: Sequence[Sequence[str]], left: Container[int] = ()) -> list[str]:
+    """Lines of words set in columns: flush left those whose numbers are in `left`, flush right the others."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            word.ljust(width) if i in left else word.rjust(width)
+            for i, (word, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
 
 
 def markdown(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dgpbench.active_learning.curve_file import Curve
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panel_each
 from dgpbench.store.differences import dataset_label
 
 if TYPE_CHECKING:
@@ -69,11 +69,9 @@ def picture(curves: Sequence[Curve], metric: str) -> Picture:
     high = math.ceil(len(names) / wide)
 
     def paint(figure, theme):
-        axes = panels(figure, high, wide)
-        for place in axes.flat[len(names) :]:
-            place.set_visible(False)
         handles = {}
-        for place, name in zip(axes.flat, names, strict=False):
+        drawn = panel_each(figure, names, wide)
+        for place, name in drawn:
             for i, method in enumerate(methods):
                 line = table[(table.dataset == name) & (table.method == method)]
                 colour = theme["colours"][i % len(theme["colours"])]
@@ -84,7 +82,7 @@ def picture(curves: Sequence[Curve], metric: str) -> Picture:
             place.set_xlabel("labels")
             place.grid(lw=0.4)
             place.xaxis.get_major_locator().set_params(integer=True)
-        axes[0, 0].set_ylabel(title(metric))
+        drawn[0][0].set_ylabel(title(metric))
         legend_below(figure, handles.values(), handles)
 
     splits = len({(c.config["split"], c.config["seed"]) for c in curves})

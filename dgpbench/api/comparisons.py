@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +63,7 @@ def compare(
     With `run`, what is missing is run first, as a sweep. With `tuned`, each column is followed by one of the
     refits that `tune` made of it. Columns that are not comparable raise UserError.
     """
+    from dgpbench.store.layout import results_folder
     from dgpbench.store.scan import scan
 
     where = [f"paths.results={folder}"] if folder is not None else []
@@ -72,7 +72,7 @@ def compare(
         from dgpbench.api.runs import sweep
 
         sweep(*overrides, *where, config_dirs=dirs)
-    place = Path(folder or os.environ.get("DGPBENCH_RESULTS") or "results").expanduser()
+    place = results_folder(folder).expanduser()
     units = scan(place, reference=reference)
     found = fill(overrides, units, metric=metric, config_dirs=dirs, against=against, more=where, tuned=tuned)
     return Compared(found)

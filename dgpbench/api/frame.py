@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.store.filters import select
+from dgpbench.store.layout import results_to_read
 from dgpbench.store.scan import Unit, scan
 
 if TYPE_CHECKING:
@@ -45,12 +45,7 @@ def results(
     results folder (default: DGPBENCH_RESULTS, else results). `reference` adds the records that come with the
     project, `trials` those of tuning.
     """
-    from dgpbench.errors import UserError
-
-    place = Path(folder or os.environ.get("DGPBENCH_RESULTS") or "results")
-    if folder is not None and not place.is_dir():
-        raise UserError(f"no results folder {place}; give the folder that holds the dataset folders")
-    return frame(select(scan(place, reference=reference, trials=trials), filters))
+    return frame(select(scan(results_to_read(folder), reference=reference, trials=trials), filters))
 
 
 def frame(units: Sequence[Unit]) -> pd.DataFrame:

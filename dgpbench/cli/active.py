@@ -6,7 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_config_dir
 from dgpbench.errors import UserError
+from dgpbench.plain_text import aligned
 
 SCORES = ("loglik", "rmse", "accuracy")
 METRICS = tuple(f"{part}_{score}" for part in ("test", "rest", "seen", "pool") for score in SCORES)
@@ -48,14 +50,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--metric", metavar="NAME", help="of table and plot: test_loglik, rest_rmse, ...")
     parser.add_argument("--plot", metavar="DIR", help="draw the curves: PNG, PDF and CSV")
     parser.add_argument("--csv", metavar="FILE", help="write every step as one line")
-    parser.add_argument(
-        "--config-dir",
-        "-cd",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
+    add_config_dir(parser, short=True)
     parser.add_argument("-q", "--quiet", action="store_true", help="print the table only")
 
 
@@ -141,10 +136,7 @@ def _print(data, metrics: list[str]) -> None:
             for labels in sorted(set(part.labels)):
                 found = [cells.get((labels, method)) for method in methods]
                 lines.append([str(labels), *(_cell(line) for line in found)])
-            widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-            print(f"\n{dataset}: {title(metric)}")
-            for line in lines:
-                print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
+            print("\n".join([f"\n{dataset}: {title(metric)}", *aligned(lines)]))
 
 
 def _cell(line) -> str:

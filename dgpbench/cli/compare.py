@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-from dgpbench.cli.tables import add_config_dir, add_source_arguments, reference_of
+from dgpbench.cli.arguments import add_config_dir, add_source_arguments, reference_of
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
+from dgpbench.store.layout import results_folder
 
 PLOTS = ("dots", "ranks", "curves", "seconds", "calibration")
 ALL, FIGURES = "all", "figures"
@@ -120,7 +120,7 @@ def _kinds(args: argparse.Namespace) -> list[str]:
 def _results(args: argparse.Namespace) -> Path:
     """--results, or paths.results= among the words, or the environment's, or results."""
     words = [word.partition("=")[2] for word in args.overrides if word.startswith("paths.results=")]
-    folder = Path(args.results or (words or [os.environ.get("DGPBENCH_RESULTS") or "results"])[-1])
+    folder = results_folder(args.results or (words[-1] if words else None))
     if args.results and not args.run and not folder.is_dir():
         raise UserError(f"no results folder {folder}; give the folder that holds the dataset folders")
     return folder.expanduser()

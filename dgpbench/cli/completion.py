@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,99 +46,9 @@ complete -c dgpbench -f -a '(__dgpbench)'
 # Use: dgpbench completion fish | source
 """,
 }
-FLAGS = {
-    "run": ("--force", "--multirun", "--config-dir", "--cfg", "--verbose", "--quiet", "--help"),
-    "tune": (
-        "--trials",
-        "--seed",
-        "--sampler",
-        "--dry-run",
-        "--config-dir",
-        "--verbose",
-        "--quiet",
-        "--help",
-    ),
-    "active": (
-        "--initial",
-        "--iterations",
-        "--select",
-        "--pool",
-        "--metric",
-        "--plot",
-        "--csv",
-        "--config-dir",
-        "--quiet",
-        "--help",
-    ),
-    "predict": ("--output", "--quantiles", "--results", "--help"),
-    "merge": ("--results", "--allow", "--help"),
-    "rescore": ("--results", "--allow", "--quiet", "--help"),
-    "tables": (
-        "--compare",
-        "--show",
-        "--variant",
-        "--stats",
-        "--against",
-        "--calibration",
-        "--frontier",
-        "--missing",
-        "--renew",
-        "--format",
-        "--config-dir",
-        "--results",
-        "--no-reference",
-        "--help",
-    ),
-    "compare": (
-        "--run",
-        "--metric",
-        "--against",
-        "--tuned",
-        "--format",
-        "--plot",
-        "--output",
-        "--config-dir",
-        "--results",
-        "--no-reference",
-        "--help",
-    ),
-    "plot": ("--kind", "--output", "--results", "--help"),
-    "show": (
-        "--each",
-        "--failed",
-        "--metric",
-        "--sort",
-        "--reverse",
-        "--format",
-        "--export",
-        "--config-dir",
-        "--results",
-        "--reference",
-        "--no-reference",
-        "--help",
-    ),
-    "figures": ("--output", "--list", "--results", "--no-reference", "--help"),
-    "submit": ("--name", "--check", "--results", "--help"),
-    "verify": ("--results", "--no-reference", "--help"),
-    "report": ("--output", "--results", "--no-reference", "--help"),
-    "sweep": ("--retry", "--dry-run", "--detach", "--config-dir", "--verbose", "--quiet", "--help"),
-    "repro": (
-        "--budget",
-        "--only",
-        "--retry",
-        "--dry-run",
-        "--cells",
-        "--reference",
-        "--verbose",
-        "--quiet",
-        "--help",
-    ),
-    "status": ("--list", "--watch", "--json", "--results", "--help"),
-    "gc": ("--days", "--dry-run", "--results", "--help"),
-}
 WORDS = {"data": ("list", "show", "fetch", "verify"), "completion": tuple(SCRIPTS)}
-TAKE_OVERRIDES = ("run", "sweep", "show", "rescore", "compare", "plot")
-TAKE_LISTS = ("sweep", "show", "compare", "plot")  # values may be lists a,b
+TAKE_LISTS = ("sweep", "tune", "active", "show", "compare", "plot")  # values may be lists a,b
+TAKE_OVERRIDES = (*TAKE_LISTS, "run", "rescore")
 
 
 def add_parser(subparsers) -> None:
@@ -162,48 +73,71 @@ def complete(words: Sequence[str]) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
+    """What the last of `words` may become."""
     from dgpbench.cli import VERBS
 
     *before, current = words
-    if not before:
-        return [verb for verb in (*VERBS, "--help", "--version") if verb.startswith(current)]
-    verb = before[0]
-    if verb in ("tune", "active") and not current.startswith("-"):
-        verb = "sweep"  # the same words
-    if before[-1] == "--metric" and before[0] == "active":
-        from dgpbench.cli.active import METRICS as found
-    elif before[-1] == "--metric":
-        from dgpbench.report.metrics import METRICS
-
-        found = list(METRICS)
-    elif (values := _choices(verb, before[-1])) and not current.startswith("-"):
-        found = values if before[-1] != "--plot" or "=" not in current else _overrides(current, before)
-    elif verb == "data" and len(before) > 1:
-        found = list(options("dataset"))
-    elif verb in TAKE_OVERRIDES and not current.startswith("-"):
-        found = _overrides(current, before)
-    elif verb == "tables" and not current.startswith("-"):
-        from dgpbench.report.specs import names
-
-        found = names()
-    elif verb == "figures" and not current.startswith("-"):
-        found = _figures()
-    else:
-        found = [*WORDS.get(verb, ()), *FLAGS.get(verb, ("--help",))]
+    found = _found(before, current) if before else [*VERBS, "--help", "--version"]
     return [word for word in found if word.startswith(current)]
 
 
-def _choices(verb: str, flag: str) -> list[str]:
+def _found(before: list[str], current: str) -> Sequence[str]:
+    """What may stand after the words `before`, of which the first is a verb."""
+    verb, last = before[0], before[-1]
+    option = current.startswith("-")
+    if last == "--metric":
+        return _metrics(verb)
+    if not option and (verb, last) == ("compare", "--plot") and "=" in current:  # a word of the comparison
+        return _overrides(current, before)
+    if not option and (choices := _choices(verb, last)):
+        return choices
+    if verb == "data" and len(before) > 1:
+        return list(options("dataset"))
+    if verb in TAKE_OVERRIDES and not option:
+        return _overrides(current, before)
+    if verb == "tables" and not option:
+        from dgpbench.report.specs import names
+
+        return names()
+    if verb == "figures" and not option:
+        return _figures()
+    return [*WORDS.get(verb, ()), *_flags(verb)]
+
+
+def _flags(verb: str) -> list[str]:
+    """Long options of a verb as its parser has them, --help last."""
+    from dgpbench.cli import VERBS
+
+    if verb not in VERBS:
+        return ["--help"]
+    parsers = argparse.ArgumentParser().add_subparsers()
+    importlib.import_module(VERBS[verb][0]).add_parser(parsers)
+    actions = parsers.choices[verb]._actions  # argparse has no public list of them
+    long = [name for action in actions for name in action.option_strings if name.startswith("--")]
+    return [*(name for name in long if name != "--help"), "--help"]
+
+
+def _metrics(verb: str) -> Sequence[str]:
+    if verb == "active":
+        from dgpbench.cli.active import METRICS as of_curves
+
+        return of_curves
+    from dgpbench.report.metrics import METRICS
+
+    return list(METRICS)
+
+
+def _choices(verb: str, flag: str) -> Sequence[str]:
     """Values of a flag that takes one of a few names."""
     if verb == "compare" and flag in ("--format", "--plot"):
         from dgpbench.cli.compare import FORMATS, PLOTS
 
-        return list(FORMATS if flag == "--format" else PLOTS)
+        return FORMATS if flag == "--format" else PLOTS
     if verb == "plot" and flag == "--kind":
         from dgpbench.cli.plot import KINDS
 
-        return list(KINDS)
-    return []
+        return KINDS
+    return ()
 
 
 def _figures() -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dgpbench.cli.arguments import add_config_dir
 from dgpbench.data import overview
 from dgpbench.data.catalogue import own_entries
 
@@ -20,13 +21,7 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
         "--datasets", metavar="DIR", help="cache folder (default: DGPBENCH_DATASETS or ./datasets)"
     )
     where.add_argument("--mirror", metavar="DIR|URL", help="mirror to try first (default: DGPBENCH_MIRROR)")
-    where.add_argument(
-        "--config-dir",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own dataset/*.yaml files (may be repeated)",
-    )
+    add_config_dir(where, "a folder with your own dataset/*.yaml files (may be repeated)")
     verbs = parser.add_subparsers(dest="data_verb", required=True, metavar="list|show|fetch|verify")
     verbs.add_parser("list", parents=[where], help="all datasets: size, task, classes, where they are")
     show = verbs.add_parser("show", parents=[where], help="everything known of one dataset")

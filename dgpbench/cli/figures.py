@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from dgpbench.cli.tables import add_source_arguments, reference_of, results_folder
+from dgpbench.cli.arguments import add_source_arguments, reference_of
 from dgpbench.errors import UserError
+from dgpbench.store.layout import results_to_read
 
 
 def add_parser(subparsers) -> None:
@@ -45,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
             "name the figure that these records are for, e.g. dgpbench figures 5.4 " + " ".join(words)
         )
     chosen = [figures.find(name) for name in named] or _quick(figures.figure_specs().values())
-    results = results_folder(args)
+    results = results_to_read(args.results)
     units = scan(results, reference=reference_of(args, results), traces=True)
     for spec in chosen:
         try:
@@ -71,7 +72,7 @@ def _listed(args: argparse.Namespace) -> list[str]:
     from dgpbench.store.scan import scan
 
     known = figures.figure_specs()
-    results = results_folder(args)
+    results = results_to_read(args.results)
     units = scan(results, reference=reference_of(args, results))
     wanted = {spec.table for spec in known.values() if spec.table}
     tables = {
@@ -95,7 +96,7 @@ def _layers(filters: list[str], args: argparse.Namespace) -> int:
 
     if not filters:
         raise UserError("name the runs whose layers to draw, e.g. dgpbench figures layers dataset=step")
-    pictures, undrawn = layer_pictures(choose(filters, results_folder(args)))
+    pictures, undrawn = layer_pictures(choose(filters, results_to_read(args.results)))
     if not pictures:
         raise UserError("nothing could be drawn: " + "; ".join(undrawn))
     save_pictures(pictures, undrawn, Path(args.output))

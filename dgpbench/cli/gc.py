@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 
+from dgpbench.cli.arguments import add_results, existing_results
 from dgpbench.errors import UserError
 
 
@@ -24,18 +23,14 @@ def add_parser(subparsers) -> None:
         help="checkpoints and plans older than this are old (default: 14)",
     )
     parser.add_argument("--dry-run", action="store_true", help="list, remove nothing")
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
-    )
+    add_results(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.store.scan import to_stderr
     from dgpbench.sweep.gc import garbage, remove
 
-    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
-    if not results.is_dir():
-        raise UserError(f"no results folder {results}; give it with --results DIR")
+    results = existing_results(args)
     if not args.days >= 0:
         raise UserError(f"--days {args.days:g} is not allowed; it must be 0 or more")
     found = list(garbage(results, args.days, to_stderr))

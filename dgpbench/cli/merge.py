@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_allow, add_results
 from dgpbench.errors import UserError
+from dgpbench.store.layout import results_folder
 
 
 def add_parser(subparsers) -> None:
@@ -21,16 +22,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "source", metavar="DIR|FILE", help="a results folder, or results.parquet, results.jsonl.gz"
     )
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder to copy into (or DGPBENCH_RESULTS; default: results)"
-    )
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="PACKAGE",
-        help="take records of models of this package too (may be repeated)",
-    )
+    add_results(parser, "folder to copy into")
+    add_allow(parser, "take records of models of this package too")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -39,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.sweep.merge import merge
 
     source = Path(args.source)
-    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    results = results_folder(args.results)
     if not source.exists():
         raise UserError(f"no folder {source}; give a results folder, which holds one folder per dataset")
     if source.resolve() == results.resolve():

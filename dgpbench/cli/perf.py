@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from dgpbench.errors import UserError
+from dgpbench.report.files import put
 
 DEFAULT_OUTPUT = "perf-results"
 ROUNDS, TURN = 7, 0.7
@@ -134,9 +135,7 @@ def _need_gpu() -> None:
 
 
 def _keep(path: Path, results: dict) -> None:
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    temporary.replace(path)
+    put(path, (json.dumps(results, indent=1, allow_nan=False) + "\n").encode())
 
 
 def _read(path: Path) -> dict:
@@ -158,7 +157,7 @@ def _write(results: dict, folder: Path, note) -> None:
 
     from dgpbench.perf import plot, tables
 
-    (folder / "perf.md").write_text(tables.markdown(results))
+    put(folder / "perf.md", tables.markdown(results).encode())
     tables.show(results, Console())
     written = ["perf.json", "perf.md"]
     try:
@@ -174,6 +173,6 @@ def _check_run(folder: Path, threads: int | None) -> int:
 
     found = check_run_overhead([f"threads={threads}"] if threads else [])
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "overhead.json").write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+    _keep(folder / "overhead.json", found.to_dict())
     print(found.line())
     return 0 if found.met else 1

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dgpbench.cli.tables import results_folder
+from dgpbench.cli.arguments import add_results
 from dgpbench.errors import UserError
+from dgpbench.store.layout import results_to_read
 
 KINDS = ("curves", "predictions", "calibration", "reliability", "layers")
 
@@ -33,21 +34,20 @@ def add_parser(subparsers) -> None:
         help=f"only these of {', '.join(KINDS)} (several: comma or repeated)",
     )
     parser.add_argument("-o", "--output", default="figures", metavar="DIR", help="folder (default: figures)")
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
-    )
+    add_results(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report.comparison.plots import pictures_of_runs
-    from dgpbench.report.figures.picture import Nothing
+    from dgpbench.report.figures.picture import Nothing, Picture
     from dgpbench.report.files import save_pictures
     from dgpbench.report.runs.choose import choose
     from dgpbench.report.runs.layers import has_layers, layer_pictures
 
     kinds = _kinds(args.kind)
-    units = choose(args.filters, results_folder(args))
-    pictures, undrawn = [], []
+    units = choose(args.filters, results_to_read(args.results))
+    pictures: list[Picture] = []
+    undrawn: list[str] = []
     try:
         if plain := [kind for kind in kinds if kind != "layers"]:
             pictures, undrawn = pictures_of_runs(units, plain)

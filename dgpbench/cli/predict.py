@@ -8,6 +8,7 @@ import io
 import sys
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_results
 from dgpbench.errors import UserError
 
 LEVELS = "0.025,0.25,0.5,0.75,0.975"
@@ -28,9 +29,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--quantiles", default=LEVELS, metavar="a,b,...", help=f"levels between 0 and 1 (default: {LEVELS})"
     )
-    parser.add_argument(
-        "--results", metavar="DIR", help="where to look for a key (or DGPBENCH_RESULTS; default: results)"
-    )
+    add_results(parser, "where to look for a key")
 
 
 def main(args: argparse.Namespace) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dgpbench.cli.tables import add_source_arguments, reference_of, results_folder
+from dgpbench.cli.arguments import add_source_arguments, reference_of
+from dgpbench.store.layout import results_to_read
 
 
 def add_parser(subparsers) -> None:
@@ -23,7 +24,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.report.page import pages
     from dgpbench.store.scan import scan
 
-    results, output = results_folder(args), output_folder(args.output)
+    results, output = results_to_read(args.results), output_folder(args.output)
     units = scan(results, reference=reference_of(args, results), traces=True)
     found, undrawn = pages(units, results, output)
     with writing(output):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
+from dgpbench.cli.arguments import note_of
 from dgpbench.errors import Interrupted
-from dgpbench.store.layout import REFERENCE, reference_folders
+from dgpbench.store.layout import REFERENCE, reference_folders, results_folder
 
 CELLS = "cells.txt"
 NICE = 15  # of 19: other work goes first
@@ -69,8 +69,8 @@ def main(args: argparse.Namespace) -> int:
 
     end = time.monotonic() + repro.seconds_of(args.budget) if args.budget else float("inf")
     repro.check_extra(args.overrides)
-    note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
-    results = Path(os.environ.get("DGPBENCH_RESULTS") or "results")
+    note = note_of(args)
+    results = results_folder()
     folder = Path(args.reference) if args.reference else results / REFERENCE
     known = [folder] if args.reference else reference_folders(results)
     cells = next((path for f in known if (path := f / CELLS).is_file()), folder / CELLS)

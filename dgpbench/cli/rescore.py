@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dgpbench.cli.arguments import add_allow, add_results, note_of
 from dgpbench.errors import Interrupted, UserError
 
 
@@ -16,16 +17,8 @@ def add_parser(subparsers) -> None:
         "metric was added. Without filters, all of them.",
     )
     parser.add_argument("filters", nargs="*", metavar="name=value", help="only these, e.g. dataset=energy")
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
-    )
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="PACKAGE",
-        help="call code of this package, where records name it (may be repeated)",
-    )
+    add_results(parser)
+    add_allow(parser, "call code of this package, where records name it")
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
 
@@ -36,7 +29,7 @@ def main(args: argparse.Namespace) -> int:
 
     paths = compose()["paths"]
     paths["results"] = args.results or paths["results"]
-    note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
+    note = note_of(args)
     found = scan(paths["results"], reference=False, traces=True)
     units = [unit for unit in found if unit.record["status"] == "done"]
     units = select(units, args.filters)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from dgpbench.cli.arguments import add_config_dir
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import explanation, main_fields, options
 from dgpbench.errors import UserError
@@ -36,14 +37,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="the same as `dgpbench sweep` with these settings"
     )
-    parser.add_argument(
-        "--config-dir",
-        "-cd",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
+    add_config_dir(parser, short=True)
     parser.add_argument(
         "--cfg", "-c", nargs="?", const="job", metavar="job", help="print the composed config and exit"
     )

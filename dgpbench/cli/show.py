@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_config_dir, add_results
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
 from dgpbench.store.formats import FORMATS, mean_of
+from dgpbench.store.layout import results_to_read
 from dgpbench.store.scan import Unit, scan
 from dgpbench.store.summary import NAMES, per_config, per_record, usual_metrics
 
@@ -42,20 +43,15 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--format", choices=tuple(FORMATS), default="table", help="how to print (default: table)"
     )
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
-    )
+    add_results(parser)
     parser.add_argument(
         "--export",
         metavar="FILE",
         help="write the records to this file instead: results.parquet, or .jsonl.gz as in results/reference",
     )
-    parser.add_argument(
-        "--config-dir",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="where your own model/, dataset/, ... yaml files are now, if not where the runs had them from",
+    add_config_dir(
+        parser,
+        "where your own model/, dataset/, ... yaml files are now, if not where the runs had them from",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -65,9 +61,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
-    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
-    if args.results and not results.is_dir():
-        raise UserError(f"no results folder {results}; give the folder that holds the dataset folders")
+    results = results_to_read(args.results)
     config_folders(args.config_dir)  # refuses what is none
     found = scan(results, reference=not args.no_reference, traces=bool(args.export))
     units = select(found, args.filters)

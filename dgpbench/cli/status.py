@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
-from pathlib import Path
 
+from dgpbench.cli.arguments import add_results
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
+from dgpbench.store.layout import results_folder
 
 WATCH_SECONDS = 2.0
 
@@ -27,9 +27,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--list", action="store_true", help="list the sweeps of this results folder")
     parser.add_argument("--watch", action="store_true", help="look again until nothing is left to do")
     parser.add_argument("--json", action="store_true", help="print as JSON")
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
-    )
+    add_results(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -38,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.sweep.state import Observer
     from dgpbench.sweep.table import counts
 
-    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    results = results_folder(args.results)
     found = plans(results)
     if not found:
         raise UserError(f"no sweep in {results}; `dgpbench sweep` starts one, `dgpbench show` lists records")

@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_results
 from dgpbench.errors import UserError
 from dgpbench.plain_text import visible
 
@@ -27,15 +28,11 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--name", metavar="NAME", help="of the file: you, your group or your machine")
     parser.add_argument("--check", action="store_true", help="write nothing")
-    parser.add_argument(
-        "--results",
-        metavar="DIR",
-        help="folder whose community/ is written (or DGPBENCH_RESULTS; default: results)",
-    )
+    add_results(parser, "folder whose community/ is written")
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.store.layout import COMMUNITY, known_folders
+    from dgpbench.store.layout import COMMUNITY, known_folders, results_folder
     from dgpbench.store.reference import publish
     from dgpbench.store.scan import packed_units
     from dgpbench.store.submit import check
@@ -46,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     name = args.name or (os.environ.get("USER") or "records")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}", name):
         raise UserError(f"--name {name} is no name of a file; use letters, digits, _ . -")
-    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    results = results_folder(args.results)
     target = results / COMMUNITY / f"{name}.jsonl.gz"
     held = {
         unit.record["key"]

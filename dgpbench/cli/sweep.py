@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+from dgpbench.cli.arguments import add_config_dir, note_of
 from dgpbench.config.tree import conf_dir, fields, options
 from dgpbench.errors import UserError
 
@@ -36,14 +37,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show the plan and what it would cost")
     parser.add_argument("--detach", action="store_true", help="return once the sweep is started or submitted")
-    parser.add_argument(
-        "--config-dir",
-        "-cd",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
+    add_config_dir(parser, short=True)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="a line for every unit")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the final table only")
 
@@ -54,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.sweep.state import Observer, to_run
     from dgpbench.sweep.table import counts, render
 
-    note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
+    note = note_of(args)
     only_look = args.dry_run or args.retry == "none"
     plan = make_plan(args.overrides, args.config_dir, fetch=not only_look, note=note)
     observer = Observer(plan)

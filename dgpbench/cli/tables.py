@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_config_dir, add_source_arguments, reference_of
+from dgpbench.errors import UserError
 from dgpbench.report.render import FORMATS
+from dgpbench.store.layout import results_to_read
 
 SHOW = ("both", "ours", "published")
 VIEWS = ("compare", "stats", "against", "calibration", "frontier", "show", "variant")  # of named tables
@@ -67,53 +69,6 @@ def add_parser(subparsers) -> None:
     add_source_arguments(parser)
 
 
-def add_source_arguments(parser) -> None:
-    """Add the options that say where records come from, for tables, figures and report."""
-    parser.add_argument(
-        "--results",
-        metavar="DIR",
-        help="read this folder and its reference/ alone, without the records that come with dgpbench "
-        "(default: results, or DGPBENCH_RESULTS, and those records)",
-    )
-    parser.add_argument(
-        "--no-reference", action="store_true", help="leave out the records that come with dgpbench"
-    )
-    parser.add_argument(
-        "--no-community", action="store_true", help="leave out records of others, which were not re-run"
-    )
-
-
-def results_folder(args: argparse.Namespace) -> Path:
-    from dgpbench.errors import UserError
-
-    folder = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
-    if args.results and not folder.is_dir():
-        raise UserError(f"no results folder {folder}; give the folder that holds the dataset folders")
-    return folder
-
-
-def reference_of(args: argparse.Namespace, results: Path) -> list[Path]:
-    """Folders of reference records: none with --no-reference, only that of a folder named with --results;
-    those of others last, none with --no-community."""
-    from dgpbench.store.layout import PACKED, REFERENCE, known_folders, reference_folders
-
-    if args.no_reference:
-        return []
-    if args.no_community:
-        return [results / REFERENCE] if args.results else reference_folders(results)
-    return [results / name for name in PACKED] if args.results else known_folders(results)
-
-
-def add_config_dir(parser) -> None:
-    parser.add_argument(
-        "--config-dir",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
-
-
 def main(args: argparse.Namespace) -> int:
     from dgpbench.config.tree import config_folders
     from dgpbench.report import specs
@@ -127,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
     names = [name for name in given if name not in datasets]
     _check(args, datasets)
     config_folders(args.config_dir)  # refuses what is none
-    folder = results_folder(args)
+    folder = results_to_read(args.results)
     wanted = [specs.load(name, args.variant, args.config_dir) for name in names]
     units = scan(folder, reference=reference_of(args, folder))
     tables = tables_of(wanted, units, folder) if given else all_tables(units, folder)
@@ -154,13 +109,12 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _renew(args: argparse.Namespace) -> int:
-    from dgpbench.errors import UserError
     from dgpbench.report.document import Pages, renew_file
     from dgpbench.store.scan import scan
 
     if args.names or args.missing or any(getattr(args, name) for name in VIEWS):
         raise UserError("--renew takes a page that says itself what it shows; leave tables and views out")
-    folder = results_folder(args)
+    folder = results_to_read(args.results)
     pages = Pages(scan(folder, reference=reference_of(args, folder)), folder)
     changed = renew_file(Path(args.renew), pages)
     print(f"{args.renew}: {'renewed' if changed else 'up to date'}")
@@ -179,7 +133,6 @@ def _is_dataset(name: str) -> bool:
 
 def _check(args: argparse.Namespace, datasets: list[str]) -> None:
     """Refuse what would be ignored."""
-    from dgpbench.errors import UserError
 
     given = [name for name in VIEWS if getattr(args, name)]
     if datasets and (given or args.missing):

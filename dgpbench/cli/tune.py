@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
+from dgpbench.cli.arguments import add_config_dir, note_of
 from dgpbench.errors import UserError
+from dgpbench.plain_text import aligned
 
 SHOWN = 10  # trials of a split in the table
 
@@ -35,14 +37,7 @@ def add_parser(subparsers) -> None:
         help="random search (default), or Optuna's TPE: pip install 'dgpbench[tune]'",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the trials, run nothing")
-    parser.add_argument(
-        "--config-dir",
-        "-cd",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder with your own model/, dataset/, ... yaml files (may be repeated)",
-    )
+    add_config_dir(parser, short=True)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="a line for every trial")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the tables only")
 
@@ -50,7 +45,7 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.tuning.study import refit, search
 
-    note = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
+    note = note_of(args)
     if args.dry_run:
         return _dry_run(args)
 
@@ -96,8 +91,12 @@ def _print_trials(study, split: int) -> None:
         reason = "" if trial.score is not None or not trial.unit else str(trial.unit.record["reason"])[:60]
         rows.append(
             [
-                *(str(trial.number), *trial.values, score),
-                *("" if seconds is None else f"{seconds:.1f}", trial.status, reason),
+                str(trial.number),
+                *trial.values,
+                score,
+                "" if seconds is None else f"{seconds:.1f}",
+                trial.status,
+                reason,
             ]
         )
     print(f"split {split}: {len(ranked)} trials, best first, by validation log-likelihood")
@@ -130,7 +129,4 @@ def _folders(config_dirs: list[str]) -> list[str]:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> None:
-    lines = [header, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    for line in lines:
-        print("  ".join(word.rjust(w) for word, w in zip(line, widths, strict=True)).rstrip())
+    print("\n".join(aligned([header, *rows])))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from pathlib import Path
 
-from dgpbench.errors import UserError
+from dgpbench.cli.arguments import add_results, existing_results
 
 
 def add_parser(subparsers) -> None:
@@ -18,18 +16,14 @@ def add_parser(subparsers) -> None:
         "its config and data, the checksums of its files, its metrics from its predictions. Nothing is "
         "changed. Exit code 1 if something does not agree.",
     )
-    parser.add_argument(
-        "--results", metavar="DIR", help="folder of results (or DGPBENCH_RESULTS; default: results)"
-    )
+    add_results(parser)
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.store.verify import verify
 
-    results = Path(args.results or os.environ.get("DGPBENCH_RESULTS") or "results")
-    if not results.is_dir():
-        raise UserError(f"no results folder {results}; give it with --results DIR")
+    results = existing_results(args)
     problems: list[str] = []
     count = verify(results, not args.no_reference, problems.append)
     for text in problems:

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from dgpbench.cli.arguments import add_allow
 from dgpbench.errors import UserError
 
 
@@ -19,13 +20,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("plan", metavar="plan.json", help="results/.sweeps/NAME/plan.json")
     parser.add_argument("indices", metavar="INDEX", type=int, nargs="+", help="numbers of units, from 0")
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="PACKAGE",
-        help="call code of this package, where the plan names it (may be repeated)",
-    )
+    add_allow(parser, "call code of this package, where the plan names it")
     parser.add_argument("--force", action="store_true", help="run again what is done")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
 

@@ -32,7 +32,11 @@ def calibration(table: Table) -> Grid:
         done = [unit.record for unit in cell.units if unit.record["status"] == "done"]
         if not done:
             continue
-        line = {"dataset": row, "model": column, "splits": cell.count + MARK * bool(cell.community)}
+        line: dict[str, object] = {
+            "dataset": row,
+            "model": column,
+            "splits": cell.count + MARK * bool(cell.community),
+        }
         for metric in metrics:
             found = [v for r in done if (v := r["metrics"].get(metric)) is not None]
             line[metric] = sum(found) / len(found) if found else float("nan")

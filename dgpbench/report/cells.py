@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from dgpbench.config.keys import DATA_FIELDS
 from dgpbench.config.protocol import num_splits
@@ -35,6 +36,12 @@ class Cell:
     failed: dict[int, str] = field(default_factory=dict)  # split -> status and reason
     lacking: list[int] = field(default_factory=list)  # done, but the record lacks this metric
     units: list[Unit] = field(default_factory=list)
+
+    def take(self, units: Iterable[Unit]) -> None:
+        """Hold these records: values, failures and Shapiro W by split."""
+        self.units = sorted(units, key=lambda unit: (unit.record["split"], unit.record["seed"]))
+        self.values, self.failed, self.lacking = as_placed(self.units, self.place)
+        self.w = by_split(self.units, SHAPIRO).values
 
     @property
     def missing(self) -> list[int]:
@@ -90,7 +97,7 @@ class Records:
     def key_of(self, place: Place) -> str | None:
         """The config_key of a cell that has records; None if there are none."""
         found = {}
-        for (_, data_hash), dataset in self.datasets.get(place.dataset, {}).items():
+        for (_, data_hash), dataset in self.datasets.get(place.dataset or "", {}).items():
             if data_hash:
                 data = tuple((dataset | _chosen(place)).items())
                 key = cell_key(place.words, place.config_dirs, data, data_hash)
@@ -111,7 +118,7 @@ def _chosen(place: Place) -> dict:
     the dataset's file says."""
     own = plan_of(place.words, place.config_dirs).dataset
     named = {word.partition("=")[0].removeprefix("dataset.") for word in place.words}
-    if own["name"] != place.dataset:  # composed once for all datasets of a column
+    if place.dataset and own["name"] != place.dataset:  # composed once for all datasets of a column
         path = _datasets(place.config_dirs).get(place.dataset)
         facts = _facts(place.dataset, path) if path else {}
         own = facts | {name: own[name] for name in named if name in own}
@@ -120,6 +127,8 @@ def _chosen(place: Place) -> dict:
 
 
 def _stated_hash(place: Place) -> str | None:
+    if place.dataset is None:
+        return None
     path = _datasets(place.config_dirs).get(place.dataset)
     return _facts(place.dataset, path).get("data_sha256") if path else None
 
@@ -143,17 +152,19 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
     for position, place in spec.places.items():
         cell = cells[position] = Cell(place, find(place.published))
         cell.absent = _absent(place, experiments, datasets)
-        if cell.absent:
+        dataset = place.dataset
+        if cell.absent or dataset is None:
             continue
         try:
             protocol = plan_of(place.words, place.config_dirs).protocol
-            splits = num_splits(_facts(place.dataset, datasets[place.dataset]), protocol)
+            splits = num_splits(_facts(dataset, datasets[dataset]), protocol)
         except UserError as error:
             cell.absent = f"{' '.join(place.words)} does not compose: {error}"
             continue
         cell.expected = min(splits, place.splits or splits)
         cell.config_key = records.key_of(place)
-        _take(cell, records.by_key.get(cell.config_key, ()))
+        units = records.by_key.get(cell.config_key, []) if cell.config_key else []
+        cell.take(unit for unit in units if unit.record["split"] < cell.expected)
     return cells
 
 
@@ -165,24 +176,27 @@ def _absent(place: Place, experiments: dict, datasets: dict) -> str | None:
     return None if place.dataset in datasets else f"no dataset {place.dataset} in the catalogue"
 
 
-def _take(cell: Cell, units: Sequence[Unit]) -> None:
-    """Records into the cell. Several seeds of one split count as one split, with their mean."""
-    units = [unit for unit in units if unit.record["split"] < cell.expected]
-    cell.units = sorted(units, key=lambda unit: (unit.record["split"], unit.record["seed"]))
-    cell.values, cell.failed, cell.lacking = by_split(cell.units, cell.place)
-    cell.w = by_split(cell.units, None, SHAPIRO)[0]
+class BySplit(NamedTuple):
+    """A metric of records by split. Several seeds of one split count as one, with their mean."""
+
+    values: dict[int, float]
+    failed: dict[int, str]  # status and reason
+    lacking: list[int]  # done without this metric
 
 
-def by_split(
-    units: Iterable[Unit], place: Place | None, metric: str | None = None
-) -> tuple[dict, dict, list]:
-    """(value by split, failure by split, splits done without this metric)."""
+def as_placed(units: Iterable[Unit], place: Place) -> BySplit:
+    """The metric of a cell as it is shown there."""
+    return by_split(units, place.metric, place.scale, place.shift)
+
+
+def by_split(units: Iterable[Unit], metric: str | None, scale: float = 1.0, shift: float = 0.0) -> BySplit:
+    """scale * metric + shift of each split, and why it has none."""
     seeds: dict[int, list[float]] = {}
     failed: dict[int, str] = {}
     lacking: set[int] = set()
     for unit in units:
         record = unit.record
-        value = record["metrics"].get(metric or place.metric)
+        value = record["metrics"].get(metric)
         if record["status"] == "interrupted":
             continue  # goes on when its command is given again: missing, not failed
         if record["status"] != "done":
@@ -190,11 +204,10 @@ def by_split(
         elif value is None:
             lacking.add(record["split"])
         else:
-            shown = place.scale * value + place.shift if place else value
-            seeds.setdefault(record["split"], []).append(shown)
+            seeds.setdefault(record["split"], []).append(scale * value + shift)
     values = {split: sum(found) / len(found) for split, found in sorted(seeds.items())}
     failed = {split: text for split, text in failed.items() if split not in values}
-    return values, failed, sorted(lacking - set(values) - set(failed))
+    return BySplit(values, failed, sorted(lacking - set(values) - set(failed)))
 
 
 def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -> list[Variant]:
@@ -211,7 +224,7 @@ def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -
     for key, units in records.by_key.items():
         record = units[0].record
         for cell in {} if key in taken else _nearest(record, columns).values():
-            values, failed, _ = by_split(units, cell.place)
+            values, failed, _ = as_placed(units, cell.place)
             name = " ".join([_variant_name(record, cell.place), *_row_words(record, rows)])
             others = len(community(units))
             column, dataset = cell.place.column, record["dataset"]

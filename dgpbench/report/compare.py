@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
@@ -78,12 +79,14 @@ def explanations(table: Table) -> list[str]:
 def _number(cell: Cell) -> str:
     """'-2.37 (0.05)'."""
     found, fmt = summarise(cell.values.values()), cell.place.format
+    assert found is not None  # a cell without values explains none
     return f"{found.mean:{fmt}}" + ("" if found.error is None else f" ({found.error:{fmt}})")
 
 
 def counted(tables: Sequence[Table]) -> Grid:
     """One line per table that has both sides: cells compared, within 2 and 3 s.e., explained, open."""
-    lines, others = [], 0
+    lines: list[dict[str, Any]] = []
+    others = 0
     for table in tables:
         if table.spec.ours == "perf":  # times of other machines
             continue

@@ -180,7 +180,7 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
     for group in groups.values():
         record = group[0].record
         for metric, estimator in quantity.ours:
-            found = summarise(by_split(group, None, metric)[0].values())
+            found = summarise(by_split(group, metric).values.values())
             if found is None or (metric.endswith("_kde") and not record["protocol"].startswith("iwvi")):
                 continue
             scale = 100.0 if quantity is ACCURACY else 1.0

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from dgpbench.errors import UserError
 from dgpbench.report import specs
 from dgpbench.report.compare import comparison, counted
+from dgpbench.report.files import put, writing
 from dgpbench.report.grid import Grid, with_error
 from dgpbench.report.leaderboard import board
 from dgpbench.report.load import all_tables, tables_of
@@ -176,7 +177,6 @@ def renew_file(path: Path, pages: Pages) -> bool:
     except UserError as error:
         raise UserError(f"{path}, {error}; the page is as it was") from None
     if new != old:
-        temporary = path.with_name(f".tmp-{path.name}")
-        temporary.write_text(new, encoding="utf-8")
-        temporary.replace(path)
+        with writing(path, "--renew"):
+            put(path, new.encode())
     return new != old

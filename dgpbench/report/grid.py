@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dgpbench.report.others import MARK
 
@@ -112,7 +112,7 @@ def plain(
     return Grid(name, title, caption, tuple(labels), tuple(rest), tuple(lines), frame, notes)
 
 
-def _entry(value: object, spec: str) -> Entry:
+def _entry(value: Any, spec: str) -> Entry:
     if isinstance(value, str) or value is None:
         return Entry(value or "")
     if isinstance(value, bool | int) or not spec:

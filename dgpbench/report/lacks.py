@@ -17,9 +17,10 @@ def of_table(table: Table) -> str:
     parts = []
     if left := table.expected - table.done:
         parts.append(f"{left:,} runs" if table.spec.ours == "records" else f"{left:,} measurements")
-    unknown = {c.place.dataset for c in table.cells.values() if (c.absent or "").startswith("no dataset")}
-    used = {cell.place.dataset for cell in table.cells.values() if cell.missing}
-    by_hand = sorted(unknown | {name for name in used if name and _by_hand(name)})
+    named = [(cell.place.dataset, cell) for cell in table.cells.values() if cell.place.dataset]
+    unknown = {name for name, cell in named if (cell.absent or "").startswith("no dataset")}
+    used = {name for name, cell in named if cell.missing}
+    by_hand = sorted(unknown | {name for name in used if _by_hand(name)})
     if by_hand:
         parts.append(f"data of {', '.join(by_hand)}")
     return "; ".join(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,7 +96,8 @@ def board(table: Table) -> Grid:
     place = next(iter(table.cells.values())).place
     metric = METRICS.get(place.metric or "")
     ratio = bool(metric and metric.ratio)
-    lines, data = [], []
+    lines: list[Line] = []
+    data: list[dict] = []
     if pairs:
         lines, data = _lines(table, methods, values, [row for row, _ in pairs], place.better, ratio)
     gap = "improvability" if ratio else "nat to the best"
@@ -137,7 +138,7 @@ def _lines(
         low, high = ends["ranks"][0][i], ends["ranks"][1][i]
         here = np.isfinite(values[:, i])
         seconds = _seconds(table, methods[i])
-        line = {
+        line: dict[str, Any] = {
             "method": methods[i],
             "rank": float(means["ranks"][i]),
             "rank_low": float(low),

@@ -20,10 +20,10 @@ def run_command(cell: Cell, split: int) -> str:
 
 def sweep_command(cells: Sequence[Cell]) -> str:
     """The command of all that is missing in cells of one experiment; a sweep leaves out what is done."""
-    datasets = ",".join(dict.fromkeys(cell.place.dataset for cell in cells))
+    datasets = ",".join(dict.fromkeys(cell.place.dataset for cell in cells if cell.place.dataset))
     splits = sorted({split for cell in cells for split in cell.missing})
     chosen = cells[0].place.splits or cells[0].wanted is not None  # not simply all splits of the protocol
-    few = [_split_word(splits)] if len(splits) < cells[0].expected or chosen else []
+    few = [_split_word(splits)] if chosen or len(splits) < (cells[0].expected or 0) else []
     return " ".join(["dgpbench sweep", *_settings(cells[0]), f"dataset={datasets}", *few])
 
 

@@ -34,7 +34,7 @@ def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
         notes.append(f"italics: non-Gaussian, median Shapiro W below {NON_GAUSSIAN}")
     if any(c.published and c.published.doubtful for c in table.cells.values()):
         notes.append("?: doubtful reading of a damaged copy; shown, never compared with")
-    errors = {c.place.published.get("error") for c in table.cells.values() if c.published} - {None}
+    errors = {text for c in table.cells.values() if c.published and (text := c.place.published.get("error"))}
     notes += [
         f"published error: {text}; comparisons turn it into a standard error" for text in sorted(errors)
     ]
@@ -53,17 +53,19 @@ def state_notes(table: Table, idle: int) -> list[str]:
     if idle:
         notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
     notes += [f"{', '.join(where)}: {reason}" for reason, where in _absent(table).items()]
-    failures = [
-        f"{at[0]}, {at[1]}, split {split} {text}"
-        for at, cell in table.cells.items()
+    return [*notes, *failures(table)]
+
+
+def failures(table: Table) -> list[str]:
+    """Failed splits with their reasons, the first of them if there are many."""
+    found = [
+        f"{row}, {column}, split {split} {text}"
+        for (row, column), cell in table.cells.items()
         for split, text in cell.failed.items()
     ]
-    more = len(failures) - SHOWN_FAILURES
-    return [
-        *notes,
-        *failures[:SHOWN_FAILURES],
-        *([f"and {more} more failures: dgpbench show --failed"] if more > 0 else []),
-    ]
+    more = len(found) - SHOWN_FAILURES
+    told = [f"and {more} more failures: dgpbench show --failed"] if more > 0 else []
+    return [*found[:SHOWN_FAILURES], *told]
 
 
 def _absent(table: Table) -> dict[str, list[str]]:

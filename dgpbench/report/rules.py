@@ -6,7 +6,7 @@ Values come as a frame with columns row, column, split, value: one line per data
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Summary(NamedTuple):
     n: int
 
 
-def summarise(values: Sequence[float]) -> Summary | None:
+def summarise(values: Iterable[float]) -> Summary | None:
     """Mean over splits and its standard error (deviation with n - 1, over the root of n)."""
     found = [float(value) for value in values]
     n = len(found)

@@ -6,7 +6,7 @@ A cell's fields are those of the spec, its row and its column, later ones winnin
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,6 @@ from dgpbench.report.published import LOADER, dataset_names
 
 FOLDER = Path(__file__).resolve().parent / "specs"
 WORDS = FOLDER.parent / "words.yaml"  # tables by another number, and those without numbers
-CELL_FIELDS = {  # what spec, row and column may say of a cell, with the default
-    "dataset": None,  # name of a dataset
-    "experiment": None,  # name of an experiment; None where dgpbench has none
-    "overrides": (),  # what the cell changes in the experiment, or in the defaults: [model=dgp2, ...]
-    "splits": None,  # how many splits it averages; None for all of the protocol
-    "metric": None,
-    "scale": 1.0,  # value shown = scale * metric + shift
-    "shift": 0.0,
-    "format": ".2f",
-    "better": "higher",
-    "case": None,  # of `dgpbench perf`, for tables of step times
-    "system": None,
-}
 
 
 @dataclass(frozen=True)
@@ -41,17 +28,17 @@ class Place:
 
     row: str
     column: str
-    dataset: str | None
-    experiment: str | None
-    overrides: tuple[str, ...]
-    splits: int | None
-    metric: str | None
-    scale: float
-    shift: float
-    format: str
-    better: str
-    case: str | None
-    system: str | None
+    dataset: str | None = None  # its name
+    experiment: str | None = None  # its name; None where dgpbench has none
+    overrides: tuple[str, ...] = ()  # changes of the experiment, or of the defaults: model=dgp2, ...
+    splits: int | None = None  # how many it averages; None for all of the protocol
+    metric: str | None = None
+    scale: float = 1.0  # value shown = scale * metric + shift
+    shift: float = 0.0
+    format: str = ".2f"
+    better: str = "higher"
+    case: str | None = None  # of `dgpbench perf`, for tables of step times
+    system: str | None = None
     published: dict = field(default_factory=dict)
     config_dirs: tuple[str, ...] = ()  # folders of the user's own options
 
@@ -64,6 +51,14 @@ class Place:
     def runs(self) -> bool:
         """Whether dgpbench can run this: an experiment is named, or a model among the overrides."""
         return bool(self.experiment) or any(word.startswith("model=") for word in self.overrides)
+
+
+# what spec, row and column may say of a cell, with the default
+CELL_FIELDS = {
+    field.name: field.default
+    for field in fields(Place)
+    if field.name not in ("row", "column", "published", "config_dirs")
+}
 
 
 @dataclass(frozen=True)
@@ -222,7 +217,7 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
 
 def _consistent(spec: Spec) -> None:
     """UserError where fields do not fit together."""
-    choices = {
+    choices: dict[str, tuple[set[str | None], Sequence[str]]] = {
         "bold": ({spec.bold}, ("row", "column", "none")),
         "better": ({place.better for place in spec.places.values()}, ("higher", "lower")),
         "footers": (set(spec.footers), ("median_difference", "ranks")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dgpbench.report import cells as cells_module
 from dgpbench.report.cells import Cell, Records, Variant
-from dgpbench.report.published import find
+from dgpbench.report.published import Published, find
 from dgpbench.report.rules import Summary, summarise
 from dgpbench.report.specs import Spec, with_variant
+from dgpbench.report.step_times import perf_cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,8 +62,8 @@ class Table:
         lines = [(*at, 0, found.mean) for at in self.cells if (found := self.published(*at))]
         return pd.DataFrame(lines, columns=COLUMNS)
 
-    def printed_footer(self, name: str, column: str):
-        """A footer as the publication prints it, or None."""
+    def printed_footer(self, name: str, column: str) -> Published | None:
+        """A footer as the publication prints it."""
         metric = self.spec.printed_footers.get(name)
         place = self.cells[self.spec.rows[0], column].place
         if not metric or not place.published:
@@ -95,8 +95,9 @@ class Table:
 
 
 def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Table:
+    """The table of a spec from records, or from the first of `perf_files` that exists."""
     if spec.ours == "perf":
-        return Table(spec, _perf_cells(spec, perf_files), [])
+        return Table(spec, perf_cells(spec, perf_files), [])
     cells = cells_module.fill(spec, records)
     return Table(spec, cells, cells_module.variants(spec, cells, records), _explaining(spec, records))
 
@@ -120,22 +121,3 @@ def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanati
             if cell.values:
                 found.setdefault(at, Explanation(cell, entry["why"]))
     return found
-
-
-def _perf_cells(spec: Spec, files: Sequence[Path]) -> dict[tuple[str, str], Cell]:
-    """Step times from the first perf.json that exists, in seconds, by turn."""
-    path = next((path for path in files if path.is_file()), None)
-    measured = json.loads(path.read_text(encoding="utf-8"))["cells"] if path else []
-    times = {(cell["case"], cell["system"]): cell for cell in measured}
-    out = {}
-    for at, place in spec.places.items():
-        cell = out[at] = Cell(place, find(place.published))
-        if not place.system:
-            cell.absent = "not measured: dgpbench perf runs on the processor"
-            continue
-        entry = times.get((place.case, place.system), {"status": "missing", "step_ms": []})
-        cell.values = {turn: ms / 1000 for turn, ms in enumerate(entry["step_ms"])}
-        cell.expected = max(len(cell.values), 1)
-        if entry["status"] not in ("ok", "missing"):
-            cell.failed = {0: f"{entry['status']}: {entry['reason']}"}
-    return out

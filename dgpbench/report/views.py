@@ -141,7 +141,7 @@ def _footers(table: Table, side: str) -> list[Line]:
     better = next(iter(table.cells.values())).place.better
     unit = "pairs" if side == "ours" else "sets"
     lines = []
-    if "median_difference" in spec.footers:
+    if "median_difference" in spec.footers and spec.baseline:
         gaps = median_difference(frame, spec.baseline)
         entries = [_footer(gaps, column, "median", None, unit) for column in spec.columns]
         lines.append(Line((f"median diff. from {spec.baseline}", side), tuple(entries), "footer"))

@@ -117,10 +117,19 @@ def _is_reliability(value: Any) -> bool:
     names = ("count", "confidence", "accuracy")
     if not isinstance(value, dict) or set(value) != set(names):
         return False
-    return all(map(_numbers, value.values())) and len({len(column) for column in value.values()}) == 1
+    if not all(map(_numbers, value.values())) or len({len(column) for column in value.values()}) != 1:
+        return False
+    return all(type(count) is int and count >= 0 for count in value["count"])
+
+
+def _is_amount(value: Any) -> bool:
+    return value is None or (is_number(value) and value >= 0)
 
 
 KNOWN: dict[str, dict[str, Callable[[Any], bool]]] = {
-    "training": {"seconds": lambda v: v is None or (is_number(v) and v >= 0), "trace": _is_trace},
+    "training": {
+        **dict.fromkeys(("seconds", "cpu_seconds", "steps"), _is_amount),
+        "trace": _is_trace,
+    },
     "details": {"pit_histogram": _numbers, "reliability": _is_reliability},
 }

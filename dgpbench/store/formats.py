@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from typing import Any
 
 from dgpbench.plain_text import csv_value, markdown, visible
 from dgpbench.store.summary import Mean
@@ -16,7 +17,7 @@ MOVED = ("inference", "protocol", "seed")  # said above a narrow table where all
 BELOW = "place"  # paths stand below a narrow table, one to a line
 
 
-def mean_of(value: object) -> object:
+def mean_of(value: Any) -> Any:
     return value.mean if isinstance(value, Mean) else value
 
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from dgpbench.errors import UserError
 
 RECORD = "record.json"
 REFERENCE = "reference"  # folder of compressed records that come with the project; no dataset has this name
 COMMUNITY = "community"  # the same for records of others: consistent, not run again
 PACKED = (REFERENCE, COMMUNITY)
 KEY_LENGTHS = (8, 64)  # the whole key where two keys share their first eight digits
+
+
+def results_folder(named: str | Path | None = None) -> Path:
+    """The results folder: the one named, else that of DGPBENCH_RESULTS, else results."""
+    return Path(named or os.environ.get("DGPBENCH_RESULTS") or "results")
+
+
+def results_to_read(named: str | Path | None = None) -> Path:
+    """The results folder; UserError if the one named is none."""
+    folder = results_folder(named)
+    if named and not folder.is_dir():
+        raise UserError(f"no results folder {folder}; give the folder that holds the dataset folders")
+    return folder
 
 
 def slug(name: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from dgpbench.errors import UserError
-from dgpbench.store.layout import RECORD
+from dgpbench.store.layout import RECORD, results_folder
 from dgpbench.store.scan import Unit, read_record, scan
 
 KEY = re.compile(r"[0-9a-f]{4,64}")
@@ -22,7 +21,7 @@ def locate(run: str | Path, results: str | Path | None = None) -> Unit:
         return _finished(_in_folder(folder))
     if not KEY.fullmatch(str(run)):
         raise UserError(f"no run {run}; {HOW}")
-    where = Path(results or os.environ.get("DGPBENCH_RESULTS") or "results")
+    where = results_folder(results)
     found = scan(where, reference=False, traces=True, trials=True)
     units = [unit for unit in found if unit.record["key"].startswith(str(run))]
     if not units:

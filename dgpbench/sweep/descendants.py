@@ -59,7 +59,7 @@ def end_descendants(pid: int) -> None:
 
 def _children(pid: int) -> list[int]:
     if os.path.isdir("/proc/self"):
-        found = []
+        found: list[int] = []
         with suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with suppress(OSError):

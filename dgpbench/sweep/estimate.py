@@ -22,6 +22,7 @@ from dgpbench.sweep.plan import Plan
 
 NEAREST = 5  # measured models that a guess rests on
 FAR = 30.0  # factor in work beyond which a model of the same inference says less than others nearby
+Like = tuple[str | None, str]  # data, and the settings that decide how long a step takes
 
 
 def cost_lines(plan: Plan, indices: Sequence[int]) -> list[str]:
@@ -62,8 +63,10 @@ class Measured:
 
     def __init__(self, plan: Plan, reference: bool | Sequence[Path] = False):
         self.plan = plan
-        self.whole, self.rates, self.rests = defaultdict(list), defaultdict(list), defaultdict(list)
-        self.ended = defaultdict(list)  # steps after which a model that trains in its own way was done
+        self.whole: dict[str, list[float]] = defaultdict(list)  # seconds of a unit, by config_key
+        self.rates: dict[Like, list[float]] = defaultdict(list)  # steps per second
+        self.rests: dict[Like, list[float]] = defaultdict(list)  # seconds of a unit outside of steps
+        self.ended: dict[Like, list[int]] = defaultdict(list)  # steps after which own training was done
         self.works: list[tuple[dict, float, float, float]] = []  # config, work, seconds of a step, the rest
         for unit in scan(plan.results, reference=reference, warn=lambda text: None):
             record = unit.record
@@ -137,8 +140,9 @@ def step_work(cfg: dict) -> float | None:
     )
 
 
-def _like(cfg: dict, data_hash: str | None) -> tuple:
-    """Configs that differ in budget, protocol, device or threads only take steps of about the same length."""
+def _like(cfg: dict, data_hash: str | None) -> Like:
+    """What decides the length of a step: configs that differ in budget, protocol, device or threads only take
+    steps of about the same length."""
     kept = {
         name: value
         for name, value in settings(complete(cfg)).items()

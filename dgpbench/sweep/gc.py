@@ -70,7 +70,7 @@ def _of_unit(folder: Path, key: str, days: float) -> Found:
         record = read_record(folder)
     except (ValueError, OSError):
         record = None
-    done = record is not None and record["status"] == "done"
+    done = record if record is not None and record["status"] == "done" else None
     checkpoint = folder / CHECKPOINT
     if (key_of(folder) or "").startswith(key):
         if done:
@@ -78,7 +78,7 @@ def _of_unit(folder: Path, key: str, days: float) -> Found:
         elif _age_days(checkpoint) > days:
             yield checkpoint, f"checkpoint older than {days:g} days"
     if done:
-        named = {entry.get("name", name) for name, entry in record["files"].items()}
+        named = {entry.get("name", name) for name, entry in done["files"].items()}
         ours = {place for places in COMPANIONS.values() for place in places}
         files = {path: path.lstat().st_ino for path in _files(folder) if path.name in ours}
         kept = {inode for path, inode in files.items() if path.name in named}  # one file may have two names

@@ -91,7 +91,7 @@ def axes_of(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, li
         name = override.key_or_group
         if name in axes:
             raise UserError(f"'{name}' is given twice; list its values: {name}=a,b")
-        axes[name] = values_of(override, text, options(name, folders) if name in known else ())
+        axes[name] = values_of(override, text, tuple(options(name, folders)) if name in known else ())
         if len(axes[name]) > 1 and name.split(".")[0] in NOT_SWEPT:
             raise UserError(f"'{text}' cannot be swept; one sweep has one launcher and one results folder")
     splits = axes.pop("split", ["all"])
@@ -99,7 +99,7 @@ def axes_of(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, li
         raise UserError("split=all stands alone; it means every split of the protocol")
     numbers = None if splits == ["all"] else whole_numbers("split", splits)
     seeds = whole_numbers("seed", axes.pop("seed", []))
-    _check_size(math.prod(map(len, [*axes.values(), splits, seeds or [0]])))
+    _check_size(math.prod(map(len, axes.values())) * len(splits) * max(1, len(seeds)))
     return axes, numbers, seeds
 
 

@@ -31,12 +31,20 @@ class Slot:
     """A place for one child, and the unit it runs."""
 
     def __init__(self, gpu: str | None = None):
-        self.gpu, self.child, self.ready = gpu, None, False
+        self.gpu, self.ready = gpu, False
+        self.child: Child | None = None
         self.index: int | None = None
-        self.lease = None
+        self.lease: leasing.Lease | None = None
         self.began = self.beat = 0.0
-        self.oom_before, self.verdict = 0, None
+        self.oom_before = 0
+        self.verdict: tuple[str, str] | None = None  # status and reason, where we have killed the child
         self.progress: dict = {}
+
+    @property
+    def busy(self) -> tuple[int, Child, leasing.Lease]:
+        """The unit, its process and its lease: who runs a unit has all three."""
+        assert self.index is not None and self.child is not None and self.lease is not None
+        return self.index, self.child, self.lease
 
 
 class Pool:
@@ -108,7 +116,8 @@ class Pool:
 
     def _start(self, slot: Slot, index: int) -> None:
         if not self.force and self.observer.look([index])[index].status == "done":
-            return self._tell("ended", index, "done", None)  # by another process, since the plan was made
+            self._tell("ended", index, "done", None)  # by another process, since the plan was made
+            return
         threads = self.plan.configs[self.plan.units[index].config]["threads"]
         settings = self.plan.settings[self.plan.units[index].config]
         if slot.child is not None:
@@ -120,18 +129,13 @@ class Pool:
         slot.lease = leasing.take(self.plan.results, self.plan.units[index].key, slot.child.pid, self.job)
         if slot.lease is None:
             self.elsewhere.append(index)
-            return None
+            return
         slot.index, slot.began, slot.beat = index, time.monotonic(), time.monotonic()
         slot.oom_before, slot.verdict, slot.progress = oom_kills(), None, {}
         timeout = settings.timeout * 60 if settings.timeout else None
-        slot.child.order(
-            config=self.plan.config(index),
-            force=self.force,
-            timeout=timeout,
-            folder=str(self.plan.folder(index)),
-        )
+        config, folder = self.plan.config(index), str(self.plan.folder(index))
+        slot.child.order(config=config, force=self.force, timeout=timeout, folder=folder)
         self._tell("started", index, slot)
-        return None
 
     def _wait_elsewhere(self, since: float) -> bool:
         """Wait a moment for units that other processes run and queue those that were given up; False if there
@@ -156,11 +160,11 @@ class Pool:
     # ---- listening -----------------------------------------------------------------------------------
 
     def _listen(self, busy: Sequence[Slot]) -> None:
-        readable, _, _ = select.select([slot.child for slot in busy], [], [], TICK)
-        for slot in busy:
-            if slot.child in readable:
-                for answer in slot.child.answers():
-                    self._hear(slot, answer)
+        children = {slot.busy[1]: slot for slot in busy}
+        readable, _, _ = select.select(list(children), [], [], TICK)
+        for child in readable:
+            for answer in child.answers():
+                self._hear(children[child], answer)
         self._tell("tick", self.slots)
 
     def _hear(self, slot: Slot, answer: dict) -> None:
@@ -184,42 +188,44 @@ class Pool:
         """Time, memory and life of a busy slot."""
         if slot.index is None or slot.child is None:
             return
-        settings = self.plan.settings[self.plan.units[slot.index].config]
-        now, code = time.monotonic(), slot.child.ended()
+        index, child, lease = slot.busy
+        settings = self.plan.settings[self.plan.units[index].config]
+        now, code = time.monotonic(), child.ended()
         if code is not None:
-            for answer in slot.child.answers():  # said before it died
+            for answer in child.answers():  # said before it died
                 self._hear(slot, answer)
             if slot.index is not None:
                 self._died(slot, code)
             return
         if now - slot.beat > leasing.HEARTBEAT:
             slot.beat = now
-            leasing.renew(self.plan.results, slot.lease, slot.progress)
+            leasing.renew(self.plan.results, lease, slot.progress)
         limit = (settings.timeout or 0) * 60 + settings.grace
         if settings.timeout and now - slot.began > limit and not slot.verdict:
             reason = f"took more than {settings.timeout:g} minutes (launcher.timeout) and did not stop"
             slot.verdict = "timeout", f"{reason} when asked: killed after {settings.grace:g} s more"
-            slot.child.signal(signal.SIGKILL)
-        used = slot.child.memory() if settings.memory else 0.0
+            child.signal(signal.SIGKILL)
+        used = child.memory() if settings.memory else 0.0
         if settings.memory and used > settings.memory and not slot.verdict:
-            limit = f"more than {settings.memory:g} GB (launcher.memory)"
-            slot.verdict = "oom", f"used {used:.2f} GB, {limit}: killed"
-            slot.child.signal(signal.SIGKILL)
+            allowed = f"more than {settings.memory:g} GB (launcher.memory)"
+            slot.verdict = "oom", f"used {used:.2f} GB, {allowed}: killed"
+            child.signal(signal.SIGKILL)
 
     def _died(self, slot: Slot, code: int) -> None:
         if not slot.ready and code not in KILLED:
-            return self._not_started(slot, code)
+            self._not_started(slot, code)
+            return
         status, reason = slot.verdict or death(code, oom_kills() - slot.oom_before)
         if self.stopped and not slot.verdict:
             status, reason = "interrupted", "stopped with the sweep; the same command resumes it"
         self._end(slot, status, reason, recorded=False, again=self._once_more(slot, status))
         self._discard(slot)
-        return None
 
     def _not_started(self, slot: Slot, code: int) -> None:
         """A process that ends before its first word says nothing about the unit, which waits for another."""
-        leasing.release(self.plan.results, slot.lease)
-        self.queue.appendleft(slot.index)
+        index, _, lease = slot.busy
+        leasing.release(self.plan.results, lease)
+        self.queue.appendleft(index)
         slot.index = slot.lease = None
         self._discard(slot)
         self.start_failures += 1
@@ -232,10 +238,11 @@ class Pool:
     def _once_more(self, slot: Slot, status: str) -> bool:
         """True if a unit is tried again, in a fresh process: when it was stopped from outside, or took too
         much memory where earlier units may have left things behind."""
-        index, settings = slot.index, self.plan.settings[self.plan.units[slot.index].config]
+        index, child, _ = slot.busy
+        settings = self.plan.settings[self.plan.units[index].config]
         self.attempts[index] += 1
         outside = status == "interrupted" and self.attempts[index] <= settings.retries
-        crowded = status == "oom" and slot.child.units > 1 and index not in self.alone
+        crowded = status == "oom" and child.units > 1 and index not in self.alone
         if self.stopped or not (outside or crowded):
             return False
         self.alone.add(index)
@@ -243,12 +250,12 @@ class Pool:
         return True
 
     def _end(self, slot: Slot, status: str, reason, recorded: bool, again: bool = False, **details) -> None:
-        index = slot.index
+        index, _, lease = slot.busy
         if not recorded and not (again and status == "oom"):
             seconds = time.monotonic() - slot.began
             unit = record_outcome(self.plan, index, status, reason, seconds, **details)
             status, reason = unit.record["status"], unit.record["reason"]
-        leasing.release(self.plan.results, slot.lease)
+        leasing.release(self.plan.results, lease)
         slot.index = slot.lease = None
         self.unfinished += status == "interrupted" and not again
         self._tell("again" if again else "ended", index, status, reason)
@@ -261,27 +268,28 @@ class Pool:
         if self.kill_at == float("inf"):
             self.kill_at = now + max(settings.grace for settings in self.plan.settings)
             for slot in busy:
-                slot.child.signal(signal.SIGTERM)
+                slot.busy[1].signal(signal.SIGTERM)
         elif len(self.signals) > 1 or now > self.kill_at:
             for slot in busy:
                 reason = "killed while stopping; the same command resumes it"
                 slot.verdict = slot.verdict or ("interrupted", reason)
-                slot.child.signal(signal.SIGKILL)
+                slot.busy[1].signal(signal.SIGKILL)
 
     def _discard(self, slot: Slot) -> None:
-        slot.child.close()
+        if slot.child is not None:
+            slot.child.close()
         slot.child = None
 
     def _close(self) -> None:
         busy = [slot for slot in self.slots if slot.index is not None]  # only if we end with an error
         for slot in busy:
-            slot.child.signal(signal.SIGTERM)
+            slot.busy[1].signal(signal.SIGTERM)
         for slot in self.slots:
             if slot.child is not None:
-                grace = self.plan.settings[self.plan.units[slot.index].config].grace if slot in busy else 5.0
-                slot.child.close(grace)  # time to write a checkpoint
+                number = None if slot.index is None else self.plan.units[slot.index].config
+                slot.child.close(5.0 if number is None else self.plan.settings[number].grace)  # checkpoints
         for slot in busy:
-            leasing.release(self.plan.results, slot.lease)
+            leasing.release(self.plan.results, slot.busy[2])
 
     def _tell(self, event: str, *facts) -> None:
         if self.watcher is not None:

@@ -48,7 +48,9 @@ class Child:
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
             raise UserError(f"worker processes cannot be started ({error.strerror}{where})") from error
-        os.set_blocking(self._process.stdout.fileno(), False)
+        assert self._process.stdin and self._process.stdout  # pipes, as asked for
+        self._orders, self._answers = self._process.stdin, self._process.stdout
+        os.set_blocking(self._answers.fileno(), False)
         self._buffer = b""
 
     @property
@@ -56,13 +58,13 @@ class Child:
         return self._process.pid
 
     def fileno(self) -> int:
-        return self._process.stdout.fileno()
+        return self._answers.fileno()
 
     def order(self, **message) -> None:
         self.units += 1
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
+            self._orders.write(json.dumps(message).encode() + b"\n")
+            self._orders.flush()
         except BrokenPipeError:
             pass  # it has just died, which its exit code will tell
 
@@ -100,11 +102,11 @@ class Child:
     def close(self, seconds: float = 5.0) -> None:
         """End an idle child: it stops at the end of its orders, or is killed; what it started goes along."""
         with suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._orders.close()
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._kill_group()
-        self._process.stdout.close()
+        self._answers.close()

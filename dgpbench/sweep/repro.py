@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from statistics import fmean, median
 from typing import NamedTuple
 
 from dgpbench.errors import UserError
-from dgpbench.progress import clock
 from dgpbench.store.layout import REFERENCE
 from dgpbench.store.reference import load, publish
-from dgpbench.sweep.estimate import Measured
+from dgpbench.sweep.costs import Costs
 from dgpbench.sweep.hashes import Hashes
 from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.planner import make_plan
@@ -75,7 +73,9 @@ def joint_plan(
 ) -> tuple[Plan, list[int], dict[int, str]]:
     """One plan of all lines in their order, for each of its configs the number of its line, and for those
     whose data cannot be had the reason."""
-    configs, hashes, owners = [], [], []
+    configs: list[dict] = []
+    hashes: list[str] = []
+    owners: list[int] = []
     units: dict[str, Planned] = {}
     data = Hashes(fetch, note, skip=True)
     given = {word.partition("=")[0] for word in extra}
@@ -148,50 +148,6 @@ class Reference:
             better = status == "done" or state.status in ("missing", "interrupted", "stale")
             out[index] = State(status) if status and better else state
         return out
-
-
-class Costs:
-    """Expected seconds of the units of a plan, from earlier records and from the units that end meanwhile."""
-
-    def __init__(self, plan: Plan, known: Sequence[Path] = ()):
-        self.plan = plan
-        measured = Measured(plan, known)
-        self.by_config = [measured.seconds(number) for number in range(len(plan.configs))]
-        self.here: dict[int, list[float]] = defaultdict(list)  # seconds of units that ended, by config
-        self.paces: dict[str, list[float]] = defaultdict(list)  # the same over those expected, by inference
-
-    def learn(self, index: int, seconds: float) -> None:
-        """Take the time of a unit that has ended: for its config, and for the others of its inference, which
-        may be slower than was guessed, on a machine slower than that of the records."""
-        number = self.plan.units[index].config
-        self.here[number].append(seconds)
-        if expected := self.by_config[number]:
-            self.paces[self._inference(number)].append(seconds / expected)
-
-    def _inference(self, number: int) -> str:
-        return self.plan.configs[number]["inference"]["name"]
-
-    def one(self, index: int) -> float | None:
-        number = self.plan.units[index].config
-        if number in self.here:
-            return fmean(self.here[number])
-        expected, all_paces = self.by_config[number], [pace for own in self.paces.values() for pace in own]
-        if expected is None or not all_paces:
-            return expected
-        return expected * median(self.paces.get(self._inference(number)) or all_paces)
-
-    def text(self, index: int) -> str:
-        """'dgp2 kin8nm split 0 (dsvi2017_dgp2_shared), about 0:45:00'."""
-        seconds, name = self.one(index), self.plan.configs[self.plan.units[index].config]["experiment"]
-        cost = "cost unknown" if seconds is None else f"about {clock(seconds)}"
-        return f"{self.plan.label(index)}{f' ({name})' if name else ''}, {cost}"
-
-    def hours(self, indices: Iterable[int]) -> str:
-        """'3.2 core-hours', with how many units are not counted in."""
-        found = [(self.one(i), self.plan.configs[self.plan.units[i].config]["threads"]) for i in indices]
-        total = sum(seconds * threads for seconds, threads in found if seconds is not None) / 3600
-        unknown = sum(seconds is None for seconds, _ in found)
-        return f"{total:.1f} core-hours" + (f" and {unknown} units of unknown cost" if unknown else "")
 
 
 def agenda(lines: Sequence[Line], owners: Sequence[int], states: dict[int, State], costs: Costs) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from typing import Any
 
 
 class StopSignals:
@@ -11,7 +12,8 @@ class StopSignals:
     instead of ending this process."""
 
     def __init__(self, received: list[int]):
-        self.received, self.previous = received, {}
+        self.received = received
+        self.previous: dict[int, Any] = {}  # handlers
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread():

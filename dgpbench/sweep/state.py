@@ -126,7 +126,9 @@ def to_run(states: dict[int, State], retry: str) -> list[int]:
 def find_record(plan: Plan, index: int) -> Unit | None:
     """The record of a planned unit with all its fields, whatever its status."""
     folder = Observer(plan).look([index])[index].folder
-    record = read_record(folder) if folder else None
+    if folder is None:
+        return None
+    record = read_record(folder)
     return Unit(record, folder / RECORD) if record else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
-from dgpbench.plain_text import visible
+from dgpbench.plain_text import aligned, visible
 from dgpbench.progress import clock
 from dgpbench.store.layout import labels_of
 from dgpbench.sweep.plan import Plan
@@ -60,9 +60,9 @@ def reasons(plan: Plan, states: Mapping[int, State]) -> list[str]:
             alike.setdefault((state.status, state.reason or "no reason recorded"), []).append(index)
     lines = []
     for (status, reason), found in sorted(alike.items(), key=lambda item: -len(item[1])):
-        first, more = found[0], f" and {len(found) - 1} more" if len(found) > 1 else ""
+        first, others = found[0], f" and {len(found) - 1} more" if len(found) > 1 else ""
         place = f" [{states[first].folder}]" if states[first].folder else ""
-        lines.append(f"{status}: {plan.label(first)}{more}: {visible(reason, REASON)}{place}")
+        lines.append(f"{status}: {plan.label(first)}{others}: {visible(reason, REASON)}{place}")
     if len(lines) > SHOWN_REASONS:
         more = len(lines) - SHOWN_REASONS
         lines[SHOWN_REASONS:] = [f"... and {more} other reasons: dgpbench show --failed"]
@@ -73,7 +73,7 @@ def running(plan: Plan, states: Mapping[int, State]) -> list[str]:
     """Lines of the running units: holder and progress."""
     lines = []
     for index, state in states.items():
-        if state.status == "running":
+        if state.status == "running" and state.lease is not None:
             progress = state.lease.progress
             left = progress.get("left")
             rest = f", {clock(left)} left" if left is not None else ""
@@ -93,10 +93,6 @@ def render(plan: Plan, states: Mapping[int, State]) -> str:
     table = rows(plan, states)
     columns = [c for c in (table[0] if table else {}) if any(row[c] != "" for row in table)]
     cells = [columns, *[[str(row[c]) if row[c] != 0 else "." for c in columns] for row in table]]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    text = lambda line: "  ".join(  # noqa: E731
-        word.ljust(w) if name in ("dataset", "model", "variant") else word.rjust(w)
-        for word, w, name in zip(line, widths, columns, strict=True)
-    ).rstrip()
+    names = [i for i, name in enumerate(columns) if name in ("dataset", "model", "variant")]
     total = f"{len(states):,} units: {counts(states)}"
-    return "\n".join([*map(text, cells), total, *running(plan, states), *reasons(plan, states)])
+    return "\n".join([*aligned(cells, names), total, *running(plan, states), *reasons(plan, states)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dgpbench.config.keys import run_key
 from dgpbench.machine import git_commit, processor, versions
 from dgpbench.store.scan import Unit
@@ -21,7 +23,7 @@ def record_outcome(
     """
     cfg = plan.config(index)
     standing = find_record(plan, index)
-    fields = {"status": status, "reason": reason, "wall_seconds": seconds, "details": details}
+    fields: dict[str, Any] = {"status": status, "reason": reason, "wall_seconds": seconds, "details": details}
     if standing and standing.record["status"] == "interrupted":
         kept = ("sizes", "notes", "training", "threads", "device", "deviations")
         fields |= {name: standing.record[name] for name in kept}

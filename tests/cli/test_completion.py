@@ -124,3 +124,13 @@ def test_values_of_flags_that_take_one_of_a_few():
     assert candidates(["compare", "--format", "l"]) == ["latex"]
     assert candidates(["compare", "--plot", "r"]) == ["ranks"]
     assert candidates(["compare", "--plot", "model=dgp2"]) == ["model=dgp2"]
+
+
+def test_flags_are_those_of_the_parser():
+    assert candidates(["tables", "--no"]) == ["--no-reference", "--no-community"]
+    assert candidates(["worker", "--"]) == ["--allow", "--force", "--quiet", "--help"]
+    assert candidates(["nothing", ""]) == ["--help"]
+
+
+def test_tune_completes_lists_as_sweep_does():
+    assert candidates(["tune", "model=sgp,dgp2,dgp"])[0] == "model=sgp,dgp2,dgp3"

@@ -303,6 +303,14 @@ def test_step_times_come_from_perf_and_are_medians(tmp_path):
     assert table.cells["SGP", "GPU"].absent and table.cells["SGP", "GPU"].published.value == 0.018
 
 
+@pytest.mark.parametrize("text", ["{", "[1]", '{"cells": [{"case": "a-sgp"}]}', '{"cells": 3}'])
+def test_a_file_that_holds_no_step_times_is_refused(text, tmp_path):
+    path = tmp_path / "perf.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match="holds no step times .*; measure again: dgpbench perf"):
+        build(specs.load("2.4"), Records([]), (path,))
+
+
 def test_columns_of_plain_overrides(tmp_path):
     """A table of one's own needs no experiment: a column with a model among its overrides is run as given."""
     (tmp_path / "model").mkdir()

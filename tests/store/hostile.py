@@ -105,7 +105,13 @@ CONTENTS = {
     "trace of words": inside("training", trace=[["a", "b"]]),
     "trace number": inside("training", trace=7),
     "seconds": inside("training", seconds="long"),
+    "processor seconds": inside("training", cpu_seconds=[1.0]),
+    "steps": inside("training", steps="many"),
+    "steps below zero": inside("training", steps=-1),
     "reliability": inside("details", reliability={"count": 1}),
+    "rows of reliability": inside(
+        "details", reliability={"count": [None], "confidence": [0.5], "accuracy": [0.5]}
+    ),
     "histogram": inside("details", pit_histogram="flat"),
     "negative time": changed(wall_seconds=-1.0),
     "threads": changed(threads="many"),

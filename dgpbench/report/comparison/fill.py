@@ -9,12 +9,12 @@ from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
-from dgpbench.report.cells import SHAPIRO, Cell, by_split
+from dgpbench.report.cells import Cell
 from dgpbench.report.comparison.fair import refuse
 from dgpbench.report.comparison.question import Asked, Question, ask
 from dgpbench.report.comparison.tuned import refits, tuned_labels
 from dgpbench.report.metrics import Metric, check_task, find_metric, unit_words
-from dgpbench.report.specs import CELL_FIELDS, Place, Spec
+from dgpbench.report.specs import Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit
@@ -65,8 +65,8 @@ def compare(
     configs = {(row.label, column.label): question.config(row, column) for row in rows for column in columns}
     refuse({column.label: configs[rows[0].label, column.label] for column in columns})
     tasks = {row: config["dataset"].get("task", "regression") for (row, _), config in configs.items()}
-    for row, task in tasks.items():
-        check_task(chosen, row, task)
+    for label, task in tasks.items():
+        check_task(chosen, label, task)
     cells = {}
     for row in rows:
         found = {column: configs[row.label, column.label] for column in columns}
@@ -212,23 +212,23 @@ def _place(row: Asked, column: Asked, metric: Metric, question: Question, more: 
     dataset = next(word for word in row.words if word.startswith("dataset="))
     rest = [word for word in row.words if word != dataset]
     seeds = [] if question.seeds == (0,) else [f"seed={','.join(map(str, question.seeds))}"]
-    fields = CELL_FIELDS | {
-        "dataset": dataset.partition("=")[2],
-        "overrides": (*column.words, *rest, *seeds, *more),
-        "metric": metric.name,
-        "better": metric.better or "higher",
-    }
-    return Place(row.label, column.label, **fields, config_dirs=question.config_dirs)
+    return Place(
+        row.label,
+        column.label,
+        dataset.partition("=")[2],
+        overrides=(*column.words, *rest, *seeds, *more),
+        metric=metric.name,
+        better=metric.better or "higher",
+        config_dirs=question.config_dirs,
+    )
 
 
 def _cell(question: Question, place: Place, config: dict, key: str | None, units: Sequence[Unit]) -> Cell:
     """Records into the cell. A split counts once all its seeds are done, with their mean."""
     splits = question.splits_of(config)
     kept = [u for u in units if u.record["split"] in splits and u.record["seed"] in question.seeds]
-    kept.sort(key=lambda u: (u.record["split"], u.record["seed"]))
-    cell = Cell(place, expected=len(splits), wanted=question.splits, config_key=key, units=kept)
-    cell.values, cell.failed, cell.lacking = by_split(kept, place)
-    cell.w = by_split(kept, None, SHAPIRO)[0]
+    cell = Cell(place, expected=len(splits), wanted=question.splits, config_key=key)
+    cell.take(kept)
     if len(question.seeds) > 1:
         done = {s: sum(u.record["split"] == s and u.record["status"] == "done" for u in kept) for s in splits}
         cell.values = {s: v for s, v in cell.values.items() if done[s] == len(question.seeds)}

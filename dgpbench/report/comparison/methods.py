@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dgpbench.config.protocol import is_trial
-from dgpbench.report.cells import Cell, by_split
+from dgpbench.report.cells import Cell
 from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.comparison.tuned import tuned_names
 from dgpbench.report.metrics import Metric
-from dgpbench.report.specs import CELL_FIELDS, Place, Spec
+from dgpbench.report.specs import Place, Spec
 from dgpbench.report.table import Table
 from dgpbench.store.differences import dataset_label, differences
 from dgpbench.store.scan import Unit
@@ -78,15 +78,11 @@ def as_comparison(found: Sequence[Method], metric: Metric) -> Comparison:
     for row in rows:
         for label, method in zip(labels, found, strict=True):
             units = method.units.get(row, [])
-            place = Place(
-                row, label, **CELL_FIELDS | {"metric": metric.name, "better": metric.better or "higher"}
-            )
-            units = sorted(units, key=lambda u: (u.record["split"], u.record["seed"]))
-            cell = Cell(place, expected=len({u.record["split"] for u in units}), units=units)
-            cell.values, cell.failed, cell.lacking = by_split(units, place)
-            cells[row, label] = cell
+            place = Place(row, label, metric=metric.name, better=metric.better or "higher")
+            cell = cells[row, label] = Cell(place, expected=len({u.record["split"] for u in units}))
+            cell.take(units)
             if units:
-                configs[row, label] = units[0].record["config"]
+                configs[row, label] = cell.units[0].record["config"]
     rows = [row for row in rows if any(cells[row, label].values for label in labels)]
     spec = Spec(
         name="runs",

@@ -102,7 +102,7 @@ def _column_label(chosen: dict[str, str], axes: dict[str, list[str]], known: Seq
     """The values that differ between columns: of a group its option, of a field its last name too."""
     telling = [name for name in chosen if len(axes[name]) > 1]
     if not telling:
-        telling = [name for name in ("model", "experiment") if name in chosen][:1]
+        telling += [name for name in ("model", "experiment") if name in chosen][:1]
     parts = [
         chosen[name] if name in known else f"{name.rsplit('.', 1)[-1]}={chosen[name]}" for name in telling
     ]

@@ -19,12 +19,12 @@ from dgpbench.report.comparison.columns import (
 from dgpbench.report.comparison.fair import DIFFERENT, budget_text, marks, uneven
 from dgpbench.report.comparison.fill import Comparison, logarithms
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
+from dgpbench.report.notes import failures
 from dgpbench.report.others import others_note
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
 from dgpbench.report.views import SHOWN_LINKS, few
 
-SHOWN_FAILURES = 12
 BOLD = "bold: error bars overlap those of the best"
 OPTIMISTIC = "splits of one dataset share rows: tests over splits are optimistic"
 NO_LOGLIK = "{}: predicts by draws, which have no {}; --metric {} is there for all"
@@ -52,7 +52,7 @@ def main_grid(comparison: Comparison) -> Grid:
     notes = [f"mean (standard error) over splits, n done / n expected{wanted}"]
     notes += [BOLD] if spec.bold == "row" and len(spec.columns) > 1 else []
     notes += [*others_note(table.cells), *marks(comparison), *comparison.notes]
-    notes += [*_lacking(comparison), *_failures(table)]
+    notes += [*_lacking(comparison), *failures(table)]
     between = "; " if any(", " in column for column in spec.columns) else ", "
     return Grid(
         spec.name,
@@ -77,9 +77,10 @@ def common_summaries(comparison: Comparison, row: str) -> dict[str, Summary | No
 
 
 def _bold(comparison: Comparison, row: str) -> set[str]:
-    if comparison.table.spec.bold == "none" or len(comparison.table.spec.columns) < 2:
+    spec, better = comparison.table.spec, comparison.metric.better
+    if better is None or spec.bold == "none" or len(spec.columns) < 2:
         return set()
-    return overlapping(common_summaries(comparison, row), comparison.metric.better)
+    return overlapping(common_summaries(comparison, row), better)
 
 
 def decimals(summaries: list[Summary]) -> int:
@@ -172,16 +173,6 @@ def _lacking(comparison: Comparison) -> list[str]:
             text = f"{column}: done without {name}; dgpbench rescore computes it where it applies"
             notes.append(NO_LOGLIK.format(column, name, other) if draws else text)
     return notes
-
-
-def _failures(table) -> list[str]:
-    found = [
-        f"{row}, {column}, split {split} {text}"
-        for (row, column), cell in table.cells.items()
-        for split, text in cell.failed.items()
-    ]
-    more = len(found) - SHOWN_FAILURES
-    return [*found[:SHOWN_FAILURES], *([f"and {more} more: dgpbench show --failed"] if more > 0 else [])]
 
 
 def tests_grids(comparison: Comparison) -> list[Grid]:

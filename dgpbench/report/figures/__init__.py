@@ -123,9 +123,9 @@ def make(
     module = importlib.import_module(f"dgpbench.report.figures.{spec.kind}")
     if words:  # not the paper's figure any more, but one drawn like it
         spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}", select=())
-    if spec.table in tables and not words:
-        return _of_table(module, spec, tables[spec.table])
     if spec.table:
+        if spec.table in tables and not words:
+            return _of_table(module, spec, tables[spec.table])
         chosen = select(units, words) if words else units
         return _of_table(module, spec, build(specs.load(spec.table), Records(chosen)))
     if not spec.records:

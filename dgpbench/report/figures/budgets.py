@@ -38,7 +38,7 @@ def points(units, strip: str) -> pd.DataFrame:
 def picture(spec, units) -> Picture:
     frame = points(units, spec.strip)
     single = [name for name, part in frame.groupby("method") if len(part) < 2]
-    notes = ("seconds of vgp, ep_gpc and gfitc include compilation, those of others do not",)
+    notes: tuple[str, ...] = ("seconds of vgp, ep_gpc and gfitc include compilation, those of others do not",)
     notes += (
         (f"one budget only of {', '.join(single)}; run more: budget.steps=10,30,100,...",) if single else ()
     )

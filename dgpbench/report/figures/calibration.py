@@ -8,7 +8,15 @@ import math
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
+from dgpbench.report.figures.picture import (
+    Nothing,
+    Picture,
+    columns_for,
+    legend_below,
+    legends_of,
+    panel_each,
+    side_label,
+)
 from dgpbench.report.table import Table
 
 COLUMNS = 4
@@ -26,8 +34,8 @@ def picture(spec, table: Table) -> Picture:
     models = list(table.spec.columns)
 
     def paint(figure, theme):
-        axes = panels(figure, rows, columns, sharex=True, sharey=True)
-        for place, name in zip(axes.flat, names, strict=False):
+        drawn = panel_each(figure, names, columns, sharex=True, sharey=True)
+        for place, name in drawn:
             place.axhline(0, color=theme["faint"], lw=2, zorder=0)
             for model, part in data[data.dataset == name].groupby("model", sort=False):
                 colour = theme["colours"][models.index(model) % len(theme["colours"])]
@@ -35,15 +43,9 @@ def picture(spec, table: Table) -> Picture:
             place.set_title(name, loc="left")
             place.set_xlabel("confidence" if classes else "level")
             place.tick_params(labelbottom=True)  # also where the panel below is empty
-        for place in axes.flat[len(names) :]:
-            place.set_visible(False)
         text = "accuracy minus confidence" if classes else "share of PIT values below, minus the level"
         side_label(figure, text)
-        found = {
-            label: handle
-            for place in axes.flat
-            for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
-        }
+        found = legends_of(place for place, _ in drawn)
         legend_below(figure, found.values(), found.keys())
 
     notes = ("mean over splits; 0 is calibrated; down then up: too wide, up then down: too narrow",)

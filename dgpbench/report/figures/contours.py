@@ -3,6 +3,8 @@ figure 5.2), from runs with their parameters."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import pandas as pd
 
@@ -11,6 +13,9 @@ from dgpbench.errors import UserError
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
+
+if TYPE_CHECKING:
+    from dgpbench.models.gp import GPModel
 
 SIDE, MARGIN, LEVELS = 60, 0.5, (0.3, 0.95, 0.99)
 SAMPLES, DRAWS = 100, 250
@@ -26,7 +31,7 @@ class Plane:
         self.name = (unit.record["experiment"] or unit.record["inference"]).removeprefix(strip)
         split = load_split(cfg, lambda text: None)
         self.X, self.labels, self.Z = split.X_train, split.Y_train[:, 0], values["layer0/Z"]
-        self.model = create(cfg)
+        self.model = cast("GPModel", create(cfg))
         self.model.load_parameters(values)
         ends = zip(self.X.min(0), self.X.max(0), strict=True)
         self.axes = tuple(np.linspace(low - MARGIN, high + MARGIN, SIDE) for low, high in ends)
@@ -38,6 +43,7 @@ class Plane:
         """Means of all functions (DRAWS, classes) at a point (2,), one row for each draw of u."""
         from dgpbench.models import inside
 
+        assert self.model.model is not None  # its parameters are loaded
         layer, H = self.model.model.layers[0], point[:, None]
         parts = self.model.posterior_parts(DRAWS, 0)
         return np.stack([inside.function_moments(layer, part["layer0"], H)[0][:, 0] for part in parts])
@@ -50,7 +56,8 @@ class Plane:
 
 
 def picture(spec, units) -> Picture:
-    planes, lacking = {}, []
+    planes: dict[str, Plane] = {}
+    lacking: list[str] = []
     for unit in units:
         record = unit.record
         if record["sizes"]["inputs"] != 2 or record["model"] not in ("sgp", "sgp500"):

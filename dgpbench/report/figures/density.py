@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.draws import Kept, kept_draws
-from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.figures.draws import Kept, kept_draws, panel_for_each
+from dgpbench.report.figures.picture import Nothing, Picture
 
 BINS = 80
 BRIGHTEST = 0.98  # quantile of the density at which the colours end
@@ -18,7 +18,6 @@ def picture(spec, units) -> Picture:
     flat = {name: runs for name, runs in flat.items() if runs}
     if not flat:
         raise Nothing("densities over x need data with one input")
-    rows = list(flat)
     width = max(len(runs) for runs in flat.values())
     grids = {
         (run.dataset, run.label): density(run, _edges(flat[run.dataset]))
@@ -28,17 +27,11 @@ def picture(spec, units) -> Picture:
     data = pd.concat([_frame(run, *grids[run.dataset, run.label]) for runs in flat.values() for run in runs])
 
     def paint(figure, theme):
-        axes = panels(figure, len(rows), width, sharey="row", sharex="row")
-        for place in axes.flat:
-            place.set_visible(False)
-        for i, name in enumerate(rows):
-            for j, run in enumerate(flat[name]):
-                _panel(axes[i, j], run, *grids[name, run.label], theme)
-                axes[i, j].set_title(run.label, loc="left")
-            axes[i, 0].set_ylabel(f"{name}\ny")
+        for place, run in panel_for_each(figure, flat, "y", sharex="row"):
+            _panel(place, run, *grids[run.dataset, run.label], theme)
 
     notes = ("each column: 2000 draws of y at one kept test input; dots: the observations there", *notes)
-    return Picture(spec.name, spec.title, data, paint, (3.0 * width + 0.6, 2.4 * len(rows) + 0.5), notes)
+    return Picture(spec.name, spec.title, data, paint, (3.0 * width + 0.6, 2.4 * len(flat) + 0.5), notes)
 
 
 def _edges(runs: list[Kept]) -> np.ndarray:
@@ -74,7 +67,6 @@ def _frame(run: Kept, x: np.ndarray, edges: np.ndarray, values: np.ndarray) -> p
 def _panel(axes, run: Kept, x, edges, values, theme: dict) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
-    axes.set_visible(True)
     x, first = np.unique(x, return_index=True)  # a column per input
     values = values[first]
     middle = (x[1:] + x[:-1]) / 2

@@ -4,7 +4,7 @@ data trains, the others are held out. VFE stays; FITC leaves: it gains by its ob
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ LABELS = {"sgpr": "VFE", "fitc": "FITC"}
 class Course(NamedTuple):
     """A model after training, and what it went through: iteration, objective, hold-out, each per test row."""
 
-    model: object
+    model: Any
     trace: pd.DataFrame
 
 
@@ -40,7 +40,7 @@ class Snapshots(Silent):
 
 def course(name: str, start: dict[str, np.ndarray], new, iterations: int = ITERATIONS) -> Course:
     """Train from the exact posterior; what is held out is scored at the snapshots afterwards."""
-    model = create(compose([f"model={name}", "model.ard=false", "threads=1", "device=cpu"]))
+    model: Any = create(compose([f"model={name}", "model.ard=false", "threads=1", "device=cpu"]))
     model.load_parameters(start | {"Z": start["X"]})
     rows, seen = [_row(model, 0, new)], Snapshots(model.model)
     done = maximise(model.model, replace(snelson.context(iterations), reporter=seen), patient=True)["steps"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panels
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panel_each
 from dgpbench.report.numbers import cell_frame
 from dgpbench.report.table import Table
 
@@ -37,14 +37,12 @@ def picture(spec, table: Table) -> Picture:
     label = 0.07 * max(map(len, table.spec.columns))  # inches of the names on the left
 
     def paint(figure, theme):
-        axes = panels(figure, math.ceil(len(rows) / columns), columns, sharey=True)
-        for place, row in zip(axes.flat, rows, strict=False):
+        drawn = panel_each(figure, rows, columns, sharey=True)
+        for place, row in drawn:
             _panel(place, data[data.row == row].set_index("column"), table, theme)
             place.set_title(row, loc="left")
-        for place in axes.flat[len(rows) :]:
-            place.set_visible(False)
         if data.published.notna().any():
-            handles, labels = axes.flat[0].get_legend_handles_labels()
+            handles, labels = drawn[0][0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower right", ncols=3)
         figure.supxlabel(table.spec.units, fontsize=8)
 

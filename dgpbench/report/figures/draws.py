@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dgpbench.errors import UserError
 from dgpbench.report import specs
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.figures.picture import Nothing, panels
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 
@@ -29,7 +30,7 @@ class Kept:
     row: np.ndarray
 
 
-def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]:
+def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], tuple[str, ...]]:
     """Draws by dataset, and notes on those left out; of each config its lowest split with draws is taken."""
     found: dict[str, dict[str, Kept]] = {}
     lacking: dict[str, str] = {}
@@ -58,7 +59,24 @@ def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]
             left = ", ".join(run.label for run in runs[MOST:])
             notes.append(f"{name}: left out {left}; choose with field=value")
             ordered[name] = runs[:MOST]
-    return ordered, notes
+    return ordered, tuple(notes)
+
+
+def panel_for_each(
+    figure, found: Mapping[str, Sequence[Kept]], y_label: str, **fields
+) -> list[tuple[Any, Kept]]:
+    """Axes and run of each panel: a row for each dataset, in it a panel under the name of each run."""
+    axes = panels(figure, len(found), max(map(len, found.values())), sharey="row", **fields)
+    for place in axes.flat:
+        place.set_visible(False)
+    out = []
+    for places, (name, runs) in zip(axes, found.items(), strict=True):
+        places[0].set_ylabel(f"{name}\n{y_label}")
+        for place, run in zip(places, runs, strict=False):
+            place.set_visible(True)
+            place.set_title(run.label, loc="left")
+            out.append((place, run))
+    return out
 
 
 def _has(found: dict[str, dict[str, Kept]], name: str) -> bool:
@@ -67,7 +85,7 @@ def _has(found: dict[str, dict[str, Kept]], name: str) -> bool:
 
 def _columns() -> dict[str, str]:
     places = specs.load("5.1").places.values()
-    return {place.experiment: place.column for place in places}
+    return {place.experiment: place.column for place in places if place.experiment}
 
 
 def _label(record: dict) -> str:

@@ -25,7 +25,9 @@ class Posterior(NamedTuple):
     text: str
 
 
-def conditioned(K: np.ndarray, cross: np.ndarray, new: np.ndarray, y: np.ndarray, noise: float):
+def conditioned(
+    K: np.ndarray, cross: np.ndarray, new: np.ndarray, y: np.ndarray, noise: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of f at new inputs given noisy y."""
     gain = np.linalg.solve(K + noise * np.eye(len(K)), cross).T
     return gain @ y, new - gain @ cross

@@ -20,7 +20,8 @@ def picture(spec, units) -> Picture:
     def paint(figure, theme):
         for place, run in zip(panels(figure, 1, len(runs), sharey=True)[0], runs, strict=True):
             line, functions = data[data.run == run.label], SETS[run.dataset].levels
-            x = np.linspace(*SETS[run.dataset].box[0], 400)[:, None]
+            low, high = SETS[run.dataset].box[0]
+            x = np.linspace(low, high, 400)[:, None]
             for level, function in enumerate(functions):
                 style = (
                     {"color": theme["ink"], "lw": 1}
@@ -36,7 +37,7 @@ def picture(spec, units) -> Picture:
         handles, labels = place.get_legend_handles_labels()
         legend_below(figure, handles, labels)
 
-    return Picture(spec.name, spec.title, data, paint, (3.0 * len(runs) + 0.4, 3.2), tuple(notes))
+    return Picture(spec.name, spec.title, data, paint, (3.0 * len(runs) + 0.4, 3.2), notes)
 
 
 def _frame(run) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dgpbench.report.figures.picture import Nothing
 from dgpbench.store import read
@@ -23,6 +23,6 @@ def fitted_model(unit: Unit) -> tuple[GPModel, Split]:
     split = load_split(config, lambda text: None)
     if split.data_hash != unit.record["data_hash"]:
         raise Nothing("the data are not those it was trained on; fetch the dataset again")
-    model = create(config)
+    model = cast("GPModel", create(config))
     model.load_parameters({name: v for name, v in stored.items() if not name.startswith("scaling/")})
     return model, split

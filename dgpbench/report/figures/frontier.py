@@ -8,7 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from dgpbench.report.figures.log_ticks import plain_log_ticks
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels, side_label
+from dgpbench.report.figures.picture import (
+    Nothing,
+    Picture,
+    columns_for,
+    legend_below,
+    panel_each,
+    side_label,
+)
 from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.table import Table
 
@@ -37,8 +44,7 @@ def picture(spec, table: Table) -> Picture:
         from matplotlib.lines import Line2D
 
         handles: dict = {}
-        axes = panels(figure, rows, columns)
-        for place, name in zip(axes.flat, names, strict=False):
+        for place, name in panel_each(figure, names, columns):
             part = data[data.dataset == name].sort_values("seconds")
             low, high = shown_range(part.value)
             part = part.assign(height=part.value.clip(low, high))
@@ -69,8 +75,6 @@ def picture(spec, table: Table) -> Picture:
             place.set_title(name, loc="left")
             place.grid(lw=0.4)
             place.set_xlabel("training seconds")
-        for place in axes.flat[len(names) :]:
-            place.set_visible(False)
         side_label(figure, table.spec.units)
         shown = [name for name in models if name in handles]
         legend_below(figure, [handles[name] for name in shown], shown)

@@ -68,6 +68,7 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
             continue
         try:
             model, split = fitted_model(unit)
+            assert model.model is not None  # its parameters are loaded
             if any(layer.input_dim != 1 or layer.width != 1 for layer in model.model.layers):
                 raise Nothing("a layer of it is not of width 1")
             runs[trial] = model, split

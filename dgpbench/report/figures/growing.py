@@ -4,6 +4,8 @@ and the hold-out density."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
@@ -60,7 +62,7 @@ def more(X: np.ndarray, Z: np.ndarray, M: int, h: dict[str, float]) -> np.ndarra
 
 def trained(values: dict[str, np.ndarray], Z: np.ndarray, frozen: bool):
     """VFE from these values and inducing inputs, hyperparameters held or trained; and its bound."""
-    model = create(compose(["model=sgpr", "model.ard=false", "threads=1", "device=cpu"]))
+    model: Any = create(compose(["model=sgpr", "model.ard=false", "threads=1", "device=cpu"]))
     model.load_parameters(values | {"Z": Z})
     bound = maximise(model.model, snelson.context(snelson.STEPS), snelson.STEPS if frozen else 0)["evidence"]
     model.load_parameters(values | model.trained_values() | model.own_values())
@@ -109,10 +111,10 @@ def _panels(spec, exact, train, new) -> Picture:
 
 
 def _metrics(spec, exact, train, new) -> Picture:
-    h, rows = snelson.hyperparameters(exact), []
+    h, rows, (X, Y) = snelson.hyperparameters(exact), [], train
     for M, fixed, bound in sequence(exact, COUNTED):
         free, _ = trained(fixed.values, fixed.values["Z"], frozen=False)
-        forward, backward = divergences(*train, fixed.values["Z"], h, bound)
+        forward, backward = divergences(X, Y, fixed.values["Z"], h, bound)
         rows.append(
             {"M": M, "KL[Q||P]": forward, "KL[P||Q]": backward, "hold-out": snelson.log_density(free, *new)}
         )

@@ -28,7 +28,7 @@ def pictures(unit) -> tuple[np.ndarray, np.ndarray]:
     likelihood = likelihoods.choose(cfg, split)
     _, first, _, _ = start.build(cfg, split.X_train, split.Y_train, run_seed(cfg), split.n_train, likelihood)
     before, side = first["layer0/Z"], math.isqrt(after.shape[1])
-    return tuple(Z.reshape(-1, side, side) for Z in (before, after))
+    return before.reshape(-1, side, side), after.reshape(-1, side, side)
 
 
 def picture(spec, units) -> Picture:

@@ -53,7 +53,7 @@ def picture(spec, units) -> Picture:
     return Picture(spec.name, spec.title, data, paint, size, notes)
 
 
-def _runs(units) -> tuple[list[Intensity], list[str]]:
+def _runs(units) -> tuple[list[Intensity], tuple[str, ...]]:
     found: dict[str, Intensity] = {}
     notes = []
     for unit in sorted(units, key=lambda u: (u.record["dataset"], u.record["experiment"] or "")):
@@ -68,7 +68,7 @@ def _runs(units) -> tuple[list[Intensity], list[str]]:
             "none of these runs has the rates of counts beside it: records of results/reference come without "
             "them, so run the experiment here"
         )
-    return list(found.values()), notes
+    return list(found.values()), tuple(notes)
 
 
 def _label(unit: Unit) -> str:
@@ -83,10 +83,10 @@ def _intensity(unit: Unit) -> Intensity:
         raise UserError("its predictions have no rates, which counts alone have")
     x = np.stack([table[name] for name in sorted(table) if name.startswith("x_")], 1)
     order = np.lexsort(x.T[::-1])
-    numbers = (table[name][order] for name in ("y", "rate_mean", "rate_q05", "rate_q95"))
+    y, mean, low, high = (table[name][order] for name in ("y", "rate_mean", "rate_q05", "rate_q95"))
     draws = {name: v for name, v in read.parameters(unit).items() if name.startswith("draws/")}
     scales = {s: v.reshape(len(v), -1)[:, 0] for s in SCALES for n, v in draws.items() if n.endswith("/" + s)}
-    return Intensity(unit.record["dataset"], _label(unit), x[order], *numbers, scales)
+    return Intensity(unit.record["dataset"], _label(unit), x[order], y, mean, low, high, scales)
 
 
 def _frame(run: Intensity) -> pd.DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import pandas as pd
 
@@ -10,6 +12,9 @@ from dgpbench.errors import UserError
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
+
+if TYPE_CHECKING:
+    from dgpbench.models.gp import GPModel
 
 PLACES = np.linspace(-2.0, 2.0, 11)  # of w
 
@@ -22,8 +27,9 @@ def mean_images(unit: Unit) -> np.ndarray:
     from dgpbench.models.base import create
 
     config = unit.record["config"]
-    model = create(config)
+    model = cast("GPModel", create(config))
     model.load_parameters(values)
+    assert model.bound is not None
     mean = prediction.along_latent(model.bound, model.posterior_parts(1, 0)[0], PLACES)
     if scaling is not None:
         mean = mean * scaling.y_std + scaling.y_mean

@@ -5,38 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.draws import Kept, kept_draws
-from dgpbench.report.figures.picture import Picture, panels
+from dgpbench.report.figures.draws import Kept, kept_draws, panel_for_each
+from dgpbench.report.figures.picture import Picture
 
 GRID = np.linspace(-4, 4, 81)
 
 
 def picture(spec, units) -> Picture:
     found, notes = kept_draws(units)
-    rows, width = list(found), max(len(runs) for runs in found.values())
+    width = max(len(runs) for runs in found.values())
     data = pd.concat([marginals(run) for runs in found.values() for run in runs], ignore_index=True)
 
     peaks = data.groupby(["dataset", "model", "row"]).density.max().groupby("dataset").quantile(0.98)
-    top = {name: max(0.5, min(1.5, 1.05 * peaks[name])) for name in rows}
+    top = {name: max(0.5, min(1.5, 1.05 * peaks[name])) for name in found}
 
     def paint(figure, theme):
         from matplotlib import colormaps
 
-        axes = panels(figure, len(rows), width, sharey="row", sharex=True)
-        for place in axes.flat:
-            place.set_visible(False)
-        for i, name in enumerate(rows):
-            for j, run in enumerate(found[name]):
-                part = data[(data.dataset == name) & (data.model == run.label)]
-                _panel(axes[i, j], part, top[name], colormaps["viridis"], theme)
-                axes[i, j].set_title(run.label, loc="left")
-            axes[i, 0].set_ylabel(f"{name}\ndensity")
+        for place, run in panel_for_each(figure, found, "density", sharex=True):
+            part = data[(data.dataset == run.dataset) & (data.model == run.label)]
+            _panel(place, part, top[run.dataset], colormaps["viridis"], theme)
 
     notes = (
         "one curve per kept test point, coloured by the first component of its inputs; dotted: Gaussian",
         *notes,
     )
-    return Picture(spec.name, spec.title, data, paint, (2.4 * width + 0.8, 2.1 * len(rows) + 0.5), notes)
+    return Picture(spec.name, spec.title, data, paint, (2.4 * width + 0.8, 2.1 * len(found) + 0.5), notes)
 
 
 def standardised_densities(draws: np.ndarray, grid: np.ndarray = GRID) -> np.ndarray:
@@ -75,7 +69,6 @@ def marginals(run: Kept) -> pd.DataFrame:
 def _panel(axes, part: pd.DataFrame, top: float, colours, theme: dict) -> None:
     from matplotlib.collections import LineCollection
 
-    axes.set_visible(True)
     lines = part.density.to_numpy().reshape(-1, len(GRID))
     component = part.component.to_numpy()[:: len(GRID)]
     rank = component.argsort().argsort() / max(len(component) - 1, 1)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dgpbench.report.files import put
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f")
 DARK_COLOURS = ("#56b4e9", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#8fd3ff", "#b79ae0", "#b0b0b0")
@@ -81,6 +83,23 @@ def columns_for(count: int, most: int) -> int:
 def panels(figure, rows: int, columns: int, **fields):
     """A grid of axes that is always two-dimensional."""
     return figure.subplots(rows, columns, squeeze=False, **fields)
+
+
+def panel_each(figure, subjects: Sequence[T], columns: int, **fields) -> list[tuple[Any, T]]:
+    """Axes for each subject, side by side in so many columns, with the subject; other axes are not shown."""
+    axes = panels(figure, math.ceil(len(subjects) / columns), columns, **fields)
+    for place in axes.flat[len(subjects) :]:
+        place.set_visible(False)
+    return list(zip(axes.flat, subjects, strict=False))
+
+
+def legends_of(places: Iterable[Any]) -> dict[str, Any]:
+    """Handles by label of several panels, each label once."""
+    return {
+        label: handle
+        for place in places
+        for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
+    }
 
 
 def side_label(figure, text: str) -> None:

@@ -5,50 +5,42 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.figures.draws import Kept, kept_draws
-from dgpbench.report.figures.picture import Picture, panels
+from dgpbench.report.figures.draws import Kept, kept_draws, panel_for_each
+from dgpbench.report.figures.picture import Picture
 
 SHOWN = 20  # draws per test point
 
 
 def picture(spec, units) -> Picture:
     found, notes = kept_draws(units)
-    rows, width = list(found), max(len(runs) for runs in found.values())
+    width = max(len(runs) for runs in found.values())
     data = pd.concat([projected(run) for runs in found.values() for run in runs], ignore_index=True)
 
     def paint(figure, theme):
-        axes = panels(figure, len(rows), width, sharey="row", sharex="row")
-        for place in axes.flat:
-            place.set_visible(False)
-        for i, name in enumerate(rows):
-            for j, run in enumerate(found[name]):
-                part = data[(data.dataset == name) & (data.model == run.label)]
-                place = axes[i, j]
-                place.set_visible(True)
-                for kind, colour, size in (("draw", 1, 2), ("observed", 0, 9)):
-                    points = part[part.kind == kind]
-                    place.scatter(
-                        points.pc1,
-                        points.pc2,
-                        s=size,
-                        color=theme["colours"][colour],
-                        lw=0,
-                        label=kind,
-                        alpha=0.5 if kind == "draw" else 1,
-                        rasterized=True,
-                    )
-                place.set_title(run.label, loc="left")
-                place.set_xlabel("component 1")
-            axes[i, 0].set_ylabel(f"{name}\ncomponent 2")
-        figure.legend(
-            *axes[0, 0].get_legend_handles_labels(), loc="outside lower right", ncols=2, markerscale=2
-        )
+        drawn = panel_for_each(figure, found, "component 2", sharex="row")
+        for place, run in drawn:
+            part = data[(data.dataset == run.dataset) & (data.model == run.label)]
+            for kind, colour, size in (("draw", 1, 2), ("observed", 0, 9)):
+                points = part[part.kind == kind]
+                place.scatter(
+                    points.pc1,
+                    points.pc2,
+                    s=size,
+                    color=theme["colours"][colour],
+                    lw=0,
+                    label=kind,
+                    alpha=0.5 if kind == "draw" else 1,
+                    rasterized=True,
+                )
+            place.set_xlabel("component 1")
+        handles, labels = drawn[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower right", ncols=2, markerscale=2)
 
     notes = (
         f"kept test points and {SHOWN} draws of each; components of the standardised kept points (x, y)",
         *notes,
     )
-    return Picture(spec.name, spec.title, data, paint, (2.6 * width + 0.8, 2.4 * len(rows) + 0.8), notes)
+    return Picture(spec.name, spec.title, data, paint, (2.6 * width + 0.8, 2.4 * len(found) + 0.8), notes)
 
 
 def components(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

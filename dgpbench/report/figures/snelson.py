@@ -35,7 +35,7 @@ def context(steps: int, seed: int = 0) -> RunContext:
 
 def fit(name: str, X: np.ndarray, Y: np.ndarray, *overrides: str, steps: int = STEPS) -> tuple[Any, float]:
     """A classical model trained on these rows, and its evidence or bound."""
-    model = create(compose([f"model={name}", "threads=1", "device=cpu", *overrides]))
+    model: Any = create(compose([f"model={name}", "threads=1", "device=cpu", *overrides]))
     trained = model.fit(Split.from_arrays(X, Y), context(steps))
     return model, trained["evidence"]
 

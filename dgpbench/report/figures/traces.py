@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.report.figures.log_ticks import plain_log_ticks
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panels
+from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, legends_of, panels
 from dgpbench.store.scan import Unit
 
 COLUMNS = 3
@@ -61,16 +61,12 @@ def picture(spec, units: Sequence[Unit], named: Named | None = None) -> Picture:
             ]
             places[0].set_title(name, loc="left")
             _same_x([place for place in places if place.get_visible()], [s for s in starts if s])
-        found = {
-            label: handle
-            for place in axes.flat
-            for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
-        }
+        found = legends_of(axes.flat)
         drawn = [name for name in methods if name in found]
         handles = [found[name] for name in drawn]
         legend_below(figure, handles, drawn)
 
-    notes = ("one line per split; the bound is a mean over the steps between two entries",)
+    notes: tuple[str, ...] = ("one line per split; the bound is a mean over the steps between two entries",)
     if spec.lower and len(shown) == 1:
         notes += (f"these records hold no {LABELS[spec.lower]}: the lower row is left out",)
     return Picture(spec.name, spec.title, data, paint, (3.4 * columns + 0.4, 2.4 * rows + 0.9), notes)
@@ -90,7 +86,7 @@ def trace_frame(
         group, method = named(record) if named else _named(record, panel, strip)
         each = training.get("cpu_seconds", math.nan) / max(training.get("steps", 0), 1)
         for entry in training.get("trace", ()):
-            step, seconds, bound, size, test = (*entry, *[None] * (5 - len(entry)))
+            step, seconds, bound, size, test = [*entry, None, None][:5]
             lines.append((group, method, record["split"], step, seconds, each * step, bound, size, test))
     names = ["panel", "method", "split", "step", "seconds", "cpu_seconds", "bound", *MORE]
     frame = pd.DataFrame(lines, columns=names)

@@ -86,9 +86,10 @@ def _row(method: Method, datasets: Sequence[str], metrics: Sequence[str], first:
 def _cell(units: Sequence[Unit], data: str, metrics: Sequence[str], first: str, links: Links) -> str:
     if not units:
         return f'<td data-set="{escape(data)}"></td>'
-    numbers, text, failed = {}, "", {}
+    text, numbers = "", {}
+    failed: dict[int, str] = {}
     for name in metrics:
-        values, failed, _ = by_split(units, None, name)
+        values, failed, _ = by_split(units, name)
         if summary := summarise(values.values()):
             numbers[name] = [summary.mean, summary.error, summary.n]
             if name == first:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgpbench.errors import UserError
 from dgpbench.report.figures.traces import floor_of
 from dgpbench.report.page.svg import Chart
-from dgpbench.report.runs.panels import pit_shares, recorded_pit, thin
-from dgpbench.store import read
+from dgpbench.report.runs.kept import draws_over_x, predictions_of
+from dgpbench.report.runs.panels import bands, by_mean, filled, pit_shares, recorded_pit, thin
 from dgpbench.store.scan import Unit
 
 MOST_POINTS, MOST_INTERVALS, MOST_CLASSES = 400, 100, 12
@@ -17,15 +16,8 @@ MOST_POINTS, MOST_INTERVALS, MOST_CLASSES = 400, 100, 12
 def charts(unit: Unit) -> tuple[list[str], str]:
     """Charts of what was kept of a run as SVG, and what is not there and why."""
     record = unit.record
-    columns, why = {}, ""
-    if record["status"] == "done":
-        try:
-            columns = read.predictions(unit)
-        except UserError as error:
-            why = str(error).replace(f"{unit.folder}/", "")  # a page may be passed on
-    if "output" in columns and columns["output"].any():
-        first = columns["output"] == 0
-        columns, why = {k: v[first] for k, v in columns.items()}, "several outputs: the first is drawn"
+    columns, why = predictions_of(unit) if record["status"] == "done" else ({}, "")
+    why = why.replace(f"{unit.folder}/", "")  # a page may be passed on
     found = _over_x(unit)
     if "mean" in columns:
         found.append(_predicted(columns))
@@ -46,16 +38,12 @@ def charts(unit: Unit) -> tuple[list[str], str]:
 
 def _over_x(unit: Unit) -> list[Chart]:
     """Bands of the kept draws over x, where there is one input."""
-    if unit.record["sizes"].get("inputs") != 1:
+    kept = draws_over_x(unit)
+    if kept is None:
         return []
-    try:
-        kept = read.draws(unit)
-    except UserError:
-        return []
-    first = np.flatnonzero(kept["output"] == 0)
-    order = first[np.argsort(kept["x"][first, 0], kind="stable")]
-    x, y = kept["x"][order, 0], kept["y"][order]
-    q = np.quantile(kept["draws"][order], (0.05, 0.25, 0.5, 0.75, 0.95), axis=1)
+    x, y, draws = kept
+    order, q = bands(x, draws)
+    x, y = x[order], y[order]
     chart = Chart("90 % and 50 % bands over x", "x", "y", x, np.concatenate([q[0], q[4], y]))
     chart.band(x, q[0], q[4], "wide")
     chart.band(x, q[1], q[3], "wide")
@@ -77,9 +65,7 @@ def _predicted(columns: dict[str, np.ndarray]) -> Chart:
 
 def _intervals(columns: dict[str, np.ndarray]) -> Chart:
     y = columns["y"]
-    inside = (y >= columns["q05"]) & (y <= columns["q95"])
-    order = np.argsort(columns["mean"], kind="stable")
-    order = order[thin(len(order), MOST_INTERVALS)]
+    inside, order = by_mean(columns, MOST_INTERVALS)
     at = np.arange(len(order))
     heights = np.concatenate([columns[name][order] for name in ("q05", "q95", "y")])
     title = f"90 % and 50 % intervals: {100 * inside.mean():.0f} % of {len(y):,} inside 90 %"
@@ -111,13 +97,12 @@ def _classes(y: np.ndarray, chosen: np.ndarray) -> Chart:
 
 
 def _reliability(bins: dict[str, list]) -> Chart:
-    full = [i for i, n in enumerate(bins["count"]) if n]
-    x, y = ([bins[name][i] for i in full] for name in ("confidence", "accuracy"))
+    x, y, count = filled(bins)
     chart = Chart("Reliability", "confidence", "accuracy", [*x, 1.03], [*x, *y, 1.05])  # room for the dots
-    chart.line([min(x), 1.0], [min(x), 1.0], "reference")
+    chart.line([x.min(), 1.0], [x.min(), 1.0], "reference")
     chart.line(x, y, "curve")
-    for i, a, b in zip(full, x, y, strict=True):
-        chart.points([a], [b], "one", 2 + 6 * (bins["count"][i] / max(bins["count"])) ** 0.5)
+    for a, b, radius in zip(x, y, 2 + 6 * np.sqrt(count / count.max()), strict=True):
+        chart.points([a], [b], "one", radius)
     return chart
 
 

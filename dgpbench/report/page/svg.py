@@ -10,14 +10,13 @@ import numpy as np
 WIDTH, HEIGHT = 420, 270
 LEFT, RIGHT, TOP, BOTTOM = 56, 10, 26, 40
 TICKS = 5
+Values = Sequence[float] | np.ndarray
 
 
 class Chart:
     """One pair of axes; marks are added in data coordinates, classes of the style sheet give the colours."""
 
-    def __init__(
-        self, title: str, x_label: str, y_label: str, x: Sequence[float], y: Sequence[float]
-    ) -> None:
+    def __init__(self, title: str, x_label: str, y_label: str, x: Values, y: Values) -> None:
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.x, self.y = _range(x), _range(y)
         self.marks: list[str] = []
@@ -89,7 +88,7 @@ class Chart:
         return "".join(out)
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
+def _range(values: Values) -> tuple[float, float]:
     """Lowest and highest finite value, apart if they are equal; around many values a little room."""
     found = np.asarray(values, float)
     found = found[np.isfinite(found)]

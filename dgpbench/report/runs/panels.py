@@ -11,12 +11,36 @@ from dgpbench.report.figures.traces import floor_of
 
 MOST_POINTS = 2000  # drawn of a scatter
 MOST_INTERVALS = 150
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of bands over x
 PIT_BINS = (5, 20)  # of a histogram: a tenth of its rows, between these
 
 
 def thin(count: int, most: int) -> np.ndarray:
     """At most `most` positions, evenly spread."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
+
+
+def by_mean(columns: dict[str, np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each observation is inside its 90 % interval, and the rows in the order of the predicted mean,
+    at most `most` of them, evenly spread."""
+    inside = (columns["y"] >= columns["q05"]) & (columns["y"] <= columns["q95"])
+    order = np.argsort(columns["mean"], kind="stable")
+    return inside, order[thin(len(order), most)]
+
+
+def bands(x: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows in the order of x, and LEVELS (5, R) of their draws (R, n) in that order."""
+    order = np.argsort(x, kind="stable")
+    return order, np.quantile(draws[order], LEVELS, axis=1)
+
+
+def filled(bins: dict[str, list]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Confidence, accuracy and number of rows of the bins that have any."""
+    full = [i for i, n in enumerate(bins["count"]) if n]
+    confidence, accuracy, count = (
+        np.array([bins[name][i] for i in full]) for name in ("confidence", "accuracy", "count")
+    )
+    return confidence, accuracy, count
 
 
 def predicted(axes, columns: dict[str, np.ndarray], theme: dict) -> None:
@@ -35,9 +59,7 @@ def predicted(axes, columns: dict[str, np.ndarray], theme: dict) -> None:
 def intervals(axes, columns: dict[str, np.ndarray], theme: dict) -> float:
     """Central 90 % and 50 % intervals in the order of the predicted mean; returns the share of all
     observations inside the 90 % interval."""
-    inside = (columns["y"] >= columns["q05"]) & (columns["y"] <= columns["q95"])
-    order = np.argsort(columns["mean"], kind="stable")
-    order = order[thin(len(order), MOST_INTERVALS)]
+    inside, order = by_mean(columns, MOST_INTERVALS)
     at = np.arange(len(order))
     colour = theme["colours"][0]
     axes.vlines(at, columns["q05"][order], columns["q95"][order], color=colour, lw=0.8, alpha=0.45)
@@ -53,9 +75,8 @@ def intervals(axes, columns: dict[str, np.ndarray], theme: dict) -> float:
 
 def over_x(axes, x: np.ndarray, y: np.ndarray, draws: np.ndarray, theme: dict) -> None:
     """Of one input: 90 % and 50 % bands of the draws and their median over x, with the observations."""
-    order = np.argsort(x, kind="stable")
+    order, q = bands(x, draws)
     colour = theme["colours"][0]
-    q = np.quantile(draws[order], (0.05, 0.25, 0.5, 0.75, 0.95), axis=1)
     axes.fill_between(x[order], q[0], q[4], color=colour, alpha=0.2, lw=0)
     axes.fill_between(x[order], q[1], q[3], color=colour, alpha=0.35, lw=0)
     axes.plot(x[order], q[2], color=colour, lw=1.2)
@@ -98,10 +119,7 @@ def recorded_pit(record: dict) -> np.ndarray | None:
 
 def reliability(axes, bins: dict[str, list], theme: dict) -> None:
     """Accuracy against confidence, areas by the number of rows; the diagonal is calibrated."""
-    full = [i for i, n in enumerate(bins["count"]) if n]
-    confidence = np.array([bins["confidence"][i] for i in full])
-    accuracy = np.array([bins["accuracy"][i] for i in full])
-    count = np.array([bins["count"][i] for i in full])
+    confidence, accuracy, count = filled(bins)
     axes.plot([0, 1], [0, 1], color=theme["faint"], lw=1.5, zorder=0)
     axes.plot(confidence, accuracy, color=theme["colours"][0], lw=1, alpha=0.6)
     axes.scatter(confidence, accuracy, 10 + 150 * count / count.max(), color=theme["colours"][0], lw=0)

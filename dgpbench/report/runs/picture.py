@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.config.schema import NUMBERS
-from dgpbench.errors import UserError
-from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.figures.picture import Nothing, Picture, panel_each
 from dgpbench.report.runs import panels as run_panels
-from dgpbench.store import read
+from dgpbench.report.runs.kept import draws_over_x, predictions_of
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit
 
@@ -28,19 +28,16 @@ class Panel:
 def run_picture(unit: Unit, kinds: tuple[str, ...] = KINDS) -> Picture:
     """Predicted against observed, intervals, PIT or reliability, and the training curve; Nothing if none."""
     record = unit.record
-    columns, note = _predictions(unit)
+    columns, note = predictions_of(unit)
     found = [panel for panel in [*_over_x(unit), *_panels(record, columns)] if panel.kind in kinds]
     if not found:
         raise Nothing(f"{run_name(record)}: {note or _why_not(record, kinds)}")
     wide = 1 if len(found) == 1 else 2
-    high = -(-len(found) // wide)
+    high = math.ceil(len(found) / wide)
 
     def paint(figure, theme):
-        axes = panels(figure, high, wide)
-        for place, panel in zip(axes.flat, found, strict=False):
+        for place, panel in panel_each(figure, found, wide):
             panel.paint(place, theme)
-        for place in axes.flat[len(found) :]:
-            place.set_visible(False)
 
     notes = (note,) if note else ()
     chosen = [kind for kind in KINDS if kind in kinds]
@@ -83,29 +80,12 @@ def _trace(record: dict) -> list[list]:
     return [line[:3] for line in record["training"].get("trace") or ()]
 
 
-def _predictions(unit: Unit) -> tuple[dict[str, np.ndarray], str]:
-    """Columns of the predictions, of several outputs the first; or none, and why."""
-    try:
-        columns = read.predictions(unit)
-    except UserError as error:
-        return {}, str(error)
-    if "output" not in columns or not columns["output"].any():
-        return columns, ""
-    first = columns["output"] == 0
-    return {name: values[first] for name, values in columns.items()}, "several outputs: the first is drawn"
-
-
 def _over_x(unit: Unit) -> list[Panel]:
     """The predictions over x, where there is one input and draws were kept."""
-    if unit.record["sizes"].get("inputs") != 1:
+    kept = draws_over_x(unit)
+    if kept is None:
         return []
-    try:
-        kept = read.draws(unit)
-    except UserError:
-        return []
-    first = kept["output"] == 0
-    x, y, draws = kept["x"][first, 0], kept["y"][first], kept["draws"][first]
-    return [Panel("predictions", lambda axes, theme: run_panels.over_x(axes, x, y, draws, theme))]
+    return [Panel("predictions", lambda axes, theme: run_panels.over_x(axes, *kept, theme))]
 
 
 def _panels(record: dict, columns: dict[str, np.ndarray]) -> list[Panel]:

@@ -165,7 +165,8 @@ def queued_units(results: Path, tasks: dict) -> dict[str, str]:
 def _wait(plan: Plan, tasks: dict[int, str], before: dict, observer: Observer, force: bool, watcher) -> None:
     """Return when every unit's task has left the queue and its record is seen, or has not come in time."""
     settings = plan.launcher
-    left, gone, seen = dict(tasks), {}, time.monotonic()
+    left, seen = dict(tasks), time.monotonic()
+    gone: dict[int, float] = {}
     while left:
         listed = queue()
         now = time.monotonic()

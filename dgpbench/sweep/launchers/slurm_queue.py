@@ -100,9 +100,9 @@ def verdict(task: str) -> tuple[str, str]:
 def _ended(task: str) -> tuple[str, str]:
     """State and exit code (code:signal) of a task, empty if nobody knows any more."""
     if out := call("scontrol", "--oneliner", "show", "job", task):
-        state, code = (re.search(rf"\b{name}=(\S+)", out) for name in ("JobState", "ExitCode"))
-        if state:
-            return state[1], code[1] if code else "0:0"
+        named, ended = (re.search(rf"\b{name}=(\S+)", out) for name in ("JobState", "ExitCode"))
+        if named:
+            return named[1], ended[1] if ended else "0:0"
     if out := call(
         "sacct", "--noheader", "--parsable2", "--allocations", "--jobs", task, "--format", "State,ExitCode"
     ):
