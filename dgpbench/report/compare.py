@@ -13,11 +13,14 @@ from dgpbench.report.notes import rule_notes, state_notes, title
 from dgpbench.report.numbers import cell_frame, gap_of
 from dgpbench.report.rules import summarise
 from dgpbench.report.table import Table
-from dgpbench.report.verdict import OTHERS, by_few, counts, verdict
+from dgpbench.report.verdict import FEW, NEAR, OTHERS, counts, mark, verdict
 from dgpbench.report.views import ours_entry, published_entry, row_head, variant_blocks
 
 HOW = "difference: ours minus published; in s.e.: over the root of the sum of both squared standard errors"
-FEW = "(t): beyond so many standard errors, but few splits leave the error itself uncertain (Student's t)"
+MARKS = {
+    FEW: "(t): beyond so many standard errors, but few splits leave the error itself uncertain (Student's t)",
+    NEAR: "(0.05 nat): beyond 2 standard errors, but the printed error is 0.00 and the gap at most 0.05 nat",
+}
 ZERO = "a printed error of 0.00 counts as 0.005, which it is below"
 
 
@@ -46,7 +49,8 @@ def comparison(table: Table) -> Grid:
         HOW,
         *([ZERO] if any(c.published and c.published.error == 0 for c in table.cells.values()) else []),
     ]
-    notes += [FEW] if any(by_few(table, at) for at in table.cells) else []
+    marks = {mark(table, at) for at in table.cells}
+    notes += [text for name, text in MARKS.items() if name in marks]
     notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0), *explanations(table)]
     return Grid(
         f"{spec.name}-compared",
@@ -63,7 +67,8 @@ def comparison(table: Table) -> Grid:
 
 
 def _verdict(table: Table, at: tuple[str, str]) -> str:
-    return (verdict(table, at) or "") + " (t)" * by_few(table, at)
+    found = verdict(table, at) or ""
+    return f"{found} ({why})" if (why := mark(table, at)) else found
 
 
 def explanations(table: Table) -> list[str]:
@@ -90,7 +95,7 @@ def counted(tables: Sequence[Table]) -> Grid:
     for table in tables:
         if table.spec.ours == "perf":  # times of other machines
             continue
-        verdicts = [(verdict(table, at), by_few(table, at)) for at in table.cells]
+        verdicts = [(verdict(table, at), mark(table, at)) for at in table.cells]
         found, others = counts(verdicts), others + sum(kind == OTHERS for kind, _ in verdicts)
         if any(found.values()):
             lines.append({"table": " ".join([table.spec.name, *table.spec.chosen]), **found})
@@ -99,9 +104,9 @@ def counted(tables: Sequence[Table]) -> Grid:
             {"table": "all", **{k: sum(line[k] for line in lines) for k in lines[0] if k != "table"}}
         )
     notes = (
-        "within k s.e.: below the quantile of Student's t for k combined standard errors (few splits count "
-        "for less), or within 0.05 nat where the printed error is 0.00",
-        "by few splits: of those within 2, the ones beyond 2 standard errors and below that quantile: (t)",
+        "within k s.e.: at most k combined standard errors; by few splits: below the quantile of Student's t "
+        "for k, as far as the printed spread allows; by 0.05 nat: where the printed error is 0.00",
+        "by few splits, by 0.05 nat: of those within 2, the ones that owe it to that: (t), (0.05 nat)",
         "explained: another run that the table's file names agrees with print; open: neither",
         *((f"not counted, with records of others (verdict {OTHERS}): {others}",) if others else ()),
         *(("no cell has both ours and a published number",) if not lines else ()),
