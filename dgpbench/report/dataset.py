@@ -30,6 +30,7 @@ WORDS = {  # of the units, the first list first
     STANDARDISED: "standardised units",
     "normalised": "normalised units, how is not said",
     "image": "nat per image",
+    "pixel": "nat per pixel",
     "unknown": "units not stated",
 }
 APART = {  # why numbers are not mapped to original units
@@ -205,6 +206,8 @@ def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Numbe
 def _units(record: dict, quantity: Quantity) -> str:
     if quantity is ACCURACY:
         return PERCENT
+    if quantity is LOGLIK and "test_loglik_per_pixel" in record["metrics"]:
+        return "image"
     return "none" if "test_accuracy" in record["metrics"] else ORIGINAL
 
 
@@ -267,7 +270,7 @@ def _grid(
         notes.append(f"{MARK}: with records of others from results/community/, {NOT_RERUN}; see remark")
     named = dict.fromkeys(number.protocol for number in numbers)
     notes += [f"{name}: {protocols()[name].about}" for name in named if name in protocols()]
-    caption = WORDS[units] if units in ("image", PERCENT) else f"{quantity.units}, {WORDS[units]}"
+    caption = WORDS[units] if units in ("image", "pixel", PERCENT) else f"{quantity.units}, {WORDS[units]}"
     data = [
         {"dataset": dataset, "quantity": quantity.title, **number.__dict__, "units": caption}
         for number in numbers

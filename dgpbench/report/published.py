@@ -23,7 +23,7 @@ FILES = (FOLDER / "published.csv", FOLDER / "beyond.csv")
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in a tenth of the time, where it is built
 KEYS = ("source", "table", "dataset", "model", "inference", "metric", "n")
 DOUBTFUL = "ocr-doubtful"
-UNITS = ("original", "standardised", "normalised", "unknown", "image", "percent", "seconds", "none")
+UNITS = ("original", "standardised", "normalised", "unknown", "image", "pixel", "percent", "seconds", "none")
 ERRORS = ("standard error", "standard deviation", "two sigma", "unknown")
 
 

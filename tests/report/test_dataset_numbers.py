@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from report_units import units
+from report_units import unit, units
 
 from dgpbench.cli import main
 from dgpbench.report.dataset import everything, known
@@ -69,6 +69,11 @@ def test_numbers_of_another_unit_have_a_list_of_their_own():
     ]
     images = grids("mnist")["mnist-log-likelihood-image"].data
     assert set(images.units) == {"nat per image"} and set(images.protocol) == {"cde-mnist"}
+    (pixels,) = grids("omniglot").values()
+    assert pixels.title == "omniglot: every log-likelihood, published and ours: nat per pixel"
+    assert list(pixels.data.value) == [0.072] and set(pixels.data.units) == {"nat per pixel"}
+    (ones,) = grids("mnist-ones").values()
+    assert ones.title == "mnist-ones: every log-likelihood, published and ours: units not stated"
     assert set(grids("bike")["bike-RMSE-unknown"].data.protocol) == {"diffwgp-bike"}
 
 
@@ -110,3 +115,11 @@ def test_views_of_tables_are_refused_for_datasets(capsys):
     assert main(["tables", "kin8nm", "--compare"]) == 2
     error = capsys.readouterr().err
     assert "--compare is for tables, and kin8nm is a dataset" in error
+
+
+def test_ours_of_images_are_nat_per_image():
+    metrics = {"test_loglik": 13.3, "test_loglik_per_pixel": 0.017, "test_rmse": 0.24}
+    found = [unit("ones100_collapsed", "mnist_images", 0, metrics)]
+    shown = {name: set(grid.data.units) for name, grid in grids("mnist_images", found).items()}
+    assert shown["mnist_images-log-likelihood"] == {"nat per image"}
+    assert shown["mnist_images-RMSE"] == {"root of the mean squared error, original units"}
