@@ -92,23 +92,34 @@ def counted(tables: Sequence[Table]) -> Grid:
     """One line per table that has both sides: cells compared, within 2 and 3 s.e., explained, open."""
     lines: list[dict[str, Any]] = []
     others = 0
+    every: dict[tuple, tuple[str | None, str]] = {}
     for table in tables:
         if table.spec.ours == "perf":  # times of other machines
             continue
-        verdicts = [(verdict(table, at), mark(table, at)) for at in table.cells]
-        found, others = counts(verdicts), others + sum(kind == OTHERS for kind, _ in verdicts)
+        judged = {at: (verdict(table, at), mark(table, at)) for at in table.cells}
+        found = counts(judged.values())
+        others += sum(kind == OTHERS for kind, _ in judged.values())
         if any(found.values()):
             lines.append({"table": " ".join([table.spec.name, *table.spec.chosen]), **found})
+        every = {_compared(table.cells[at]): pair for at, pair in judged.items() if pair[0]} | every
+    twice = 0
     if len(lines) > 1:
-        lines.append(
-            {"table": "all", **{k: sum(line[k] for line in lines) for k in lines[0] if k != "table"}}
-        )
+        lines.append({"table": "all", **counts(every.values())})
+        twice = sum(line["compared"] + line["no printed error"] for line in lines[:-1])
+        twice -= lines[-1]["compared"] + lines[-1]["no printed error"]
     notes = (
         "within k s.e.: at most k combined standard errors; by few splits: below the quantile of Student's t "
         "for k, as far as the printed spread allows; by 0.05 nat: where the printed error is 0.00",
         "by few splits, by 0.05 nat: of those within 2, the ones that owe it to that: (t), (0.05 nat)",
         "explained: another run that the table's file names agrees with print; open: neither",
+        *((f"all: cells that stand in two tables count once ({twice})",) if twice else ()),
         *((f"not counted, with records of others (verdict {OTHERS}): {others}",) if others else ()),
         *(("no cell has both ours and a published number",) if not lines else ()),
     )
     return plain("Ours against published, counted", lines, name="counted", notes=notes)
+
+
+def _compared(cell: Cell) -> tuple:
+    """What a cell compares: the same in two tables that show the same runs beside the same printed number."""
+    place = cell.place
+    return cell.config_key, place.metric, place.scale, place.shift, cell.published

@@ -143,3 +143,16 @@ def test_an_open_cell_is_explained_only_by_a_run_that_agrees():
     assert why in shown.notes
     (line,) = counted([table]).lines
     assert [entry.text for entry in line.entries] == ["1", "0", "0", "0", "0", "1", "0", "0"]
+
+
+def test_runs_that_two_tables_show_count_once_in_all():
+    """The column GP of table 5.2 is that of table 5.1, whose energy, GP is printed as 1.71 (0.00)."""
+    found = units("iwvi2019_gp", "energy", [1.70, 1.72], metric="test_loglik_kde_std")
+    found += units("iwvi2019_gp_gp", "energy", [1.78, 1.78], metric="test_loglik_kde_std")
+    grid = counted([build(load(name), Records(found)) for name in ("5.1", "5.2")])
+    assert [[entry.text for entry in line.entries[:2]] for line in grid.lines] == [
+        ["2", "1"],
+        ["1", "1"],
+        ["2", "1"],
+    ]
+    assert "all: cells that stand in two tables count once (1)" in grid.notes
