@@ -8,6 +8,7 @@ from dgpbench.report import missing
 from dgpbench.report.cells import Cell
 from dgpbench.report.rules import Difference, Summary, difference, overlapping, summarise
 from dgpbench.report.table import Table
+from dgpbench.report.verdict import mark, verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,6 +80,8 @@ def cell_frame(table: Table) -> pd.DataFrame:
                 "difference": gap.value if gap else None,
                 "difference_stderr": gap.error if gap else None,
                 "difference_in_stderr": gap.ratio if gap else None,
+                "verdict": verdict(table, (row, column)),
+                "allowance": mark(table, (row, column)),
                 "reason": cell.absent or "; ".join(f"split {k}: {v}" for k, v in cell.failed.items()),
                 "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
             }

@@ -219,6 +219,7 @@ def test_compare_prints_ours_published_and_the_difference():
     ]  # one split has no error
     data = cell_frame(table).set_index(["row", "column"]).loc["boston", "SGP"]
     assert data["difference_in_stderr"] == pytest.approx(ratio)
+    assert (data["verdict"], data["allowance"]) == ("within 2", "t")
     assert data["command"] == "dgpbench run experiment=dsvi2017_sgp dataset=boston split=3"
 
 
