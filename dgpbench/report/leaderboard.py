@@ -22,6 +22,7 @@ from dgpbench.store.seconds import training_seconds
 
 DRAWS = 2000
 LEVEL = 0.95
+FEWER = "on fewer datasets than others, over which alone their rank, gap and seconds are: "
 LATE = "unfinished: runs are missing, so that these ranks are over other datasets or splits than those above"
 
 
@@ -101,6 +102,8 @@ def board(table: Table) -> Grid:
     if pairs:
         lines, data = _lines(table, methods, values, [row for row, _ in pairs], place.better, ratio)
     gap = "improvability" if ratio else "nat to the best"
+    most = max((line["datasets"] for line in data), default=0)
+    fewer = [line["method"] for line in data if line["datasets"] < most and not line["unfinished"]]
     notes = (
         f"rank: 1 is best, among {len(methods)} methods; in brackets the {LEVEL:.0%} bootstrap interval over "
         "datasets and splits; every dataset counts the same",
@@ -110,6 +113,7 @@ def board(table: Table) -> Grid:
         else "nat to the best: log-likelihood that the best method of the split has more",
         "seconds: median over runs, in training with a core to run on, on whatever machine each had",
         *others_note(table.cells),
+        *((FEWER + ", ".join(fewer),) if fewer else ()),
         *((LATE,) if any(_unfinished(table, method) for method in methods) else ()),
         *(("none of these has been run yet",) if not pairs else ()),
     )

@@ -111,8 +111,9 @@ def scan(
     """All complete records, one per key. What is incomplete is ignored, what is corrupt named in a warning.
 
     `reference` names the folders of reference records; true stands for those of `results`. Of several records
-    with one key the first in this order stays: the user's own before reference, done before not done, the
-    latest. Without `traces`, training.trace is left out: of ten thousand records it is most of the memory.
+    with one key the first in this order stays: done before not done, the user's own before reference; of
+    the user's own the latest, of reference the first in order of folders and files. Without `traces`,
+    training.trace is left out: of ten thousand records it is most of the memory.
     Without `trials`, those of `dgpbench tune` are left out: they have no test metrics and stand beside no
     others.
     """

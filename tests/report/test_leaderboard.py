@@ -82,3 +82,19 @@ def test_methods_that_lack_runs_come_after_those_that_have_all():
     for cell in table.cells.values():
         cell.failed = {split: "failed" for split in range(cell.expected or 0) if split not in cell.values}
     assert not any(note.startswith("unfinished: ") for note in board(table).notes)
+
+
+def test_methods_that_ran_on_fewer_datasets_are_named():
+    """gpr is not run on power and kin8nm, which is not unfinished."""
+    table = build(specs.load("leaderboard"), Records([]))
+    for (_, column), cell in table.cells.items():
+        if column in ("gpr", "sgp") and cell.expected:
+            cell.values = {split: {"gpr": -2.0, "sgp": -3.0}[column] for split in range(cell.expected)}
+    found = board(table)
+    assert list(found.data["datasets"]) == [6, 8] and not found.data["unfinished"].any()
+    (note,) = [note for note in found.notes if note.startswith("on fewer datasets")]
+    assert note.endswith(": gpr")
+    for (_, column), cell in table.cells.items():
+        if column == "gpr":
+            cell.values = {}
+    assert not any(note.startswith("on fewer datasets") for note in board(table).notes)
