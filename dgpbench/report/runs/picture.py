@@ -21,6 +21,8 @@ KINDS = ("curves", "predictions", "calibration", "reliability")
 
 @dataclass(frozen=True)
 class Panel:
+    """One pair of axes of a run's picture."""
+
     kind: str  # of KINDS
     paint: Callable  # (axes, theme) -> None
 
