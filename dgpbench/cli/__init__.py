@@ -59,6 +59,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> None:
+    """Run the command of this process and end with its exit code; `run` in a process of its own."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before any verb, or a user's model, loads TensorFlow
     if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
         from dgpbench.cli.supervise import supervised
@@ -116,6 +117,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def run_verb(verb: str, argv: list[str]) -> int:
+    """Parse the words of a verb, itself the first of them, and run it."""
     module = importlib.import_module(VERBS[verb][0])
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))

@@ -20,12 +20,14 @@ def add_config_dir(parser: argparse.ArgumentParser, about: str = OWN_OPTIONS, sh
 
 
 def add_allow(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add --allow, the packages whose code may be called."""
     parser.add_argument(
         "--allow", action="append", default=[], metavar="PACKAGE", help=f"{about} (may be repeated)"
     )
 
 
 def add_results(parser: argparse.ArgumentParser, what: str = "folder of results") -> None:
+    """Add --results, the folder that DGPBENCH_RESULTS or the default stands in for."""
     parser.add_argument("--results", metavar="DIR", help=f"{what} (or DGPBENCH_RESULTS; default: results)")
 
 

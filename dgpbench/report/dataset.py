@@ -237,25 +237,38 @@ def _grid(
     name = f"{dataset}-{quantity.title}" + ("" if first else f"-{units}")
     sign = -1 if quantity.better == "higher" else 1
     numbers = sorted(numbers, key=lambda n: (math.isnan(n.value), sign * n.value, n.source, n.model))
-    shown = [
-        Line(
-            (number.model,),
-            (
-                Entry(
-                    with_error(number.value, number.error, quantity.format),
-                    value=number.value,
-                    others=number.n_community > 0,
-                ),
-                Entry(str(number.runs or ""), value=number.runs),
-                Entry(number.source),
-                Entry(number.estimator),
-                Entry(number.protocol),
-                Entry(number.remark),
-            ),
-            OURS if number.source.startswith((OURS, OTHERS)) else "published",
-        )
+    caption = WORDS[units] if units in ("image", "pixel", PERCENT) else f"{quantity.units}, {WORDS[units]}"
+    data = [
+        {"dataset": dataset, "quantity": quantity.title, **number.__dict__, "units": caption}
         for number in numbers
     ]
+    return Grid(
+        name,
+        f"{dataset}: every {quantity.title}, published and ours: {WORDS[units]}",
+        caption,
+        ("model",),
+        (quantity.title, "runs", "source", "estimator", "protocol", "remark"),
+        tuple(_line(number, quantity) for number in numbers),
+        data,
+        tuple(_notes(quantity, units, numbers, shift)),
+    )
+
+
+def _line(number: Number, quantity: Quantity) -> Line:
+    shown = with_error(number.value, number.error, quantity.format)
+    entries = (
+        Entry(shown, value=number.value, others=number.n_community > 0),
+        Entry(str(number.runs or ""), value=number.runs),
+        Entry(number.source),
+        Entry(number.estimator),
+        Entry(number.protocol),
+        Entry(number.remark),
+    )
+    return Line((number.model,), entries, OURS if number.source.startswith((OURS, OTHERS)) else "published")
+
+
+def _notes(quantity: Quantity, units: str, numbers: Sequence[Number], shift: float | None) -> list[str]:
+    """How to read a list, and what the protocols in it are."""
     notes = [
         f"{quantity.better} is better; best first; mean (standard error), runs: splits or repeats behind it"
     ]
@@ -269,19 +282,4 @@ def _grid(
     if any(number.n_community for number in numbers):
         notes.append(f"{MARK}: with records of others from results/community/, {NOT_RERUN}; see remark")
     named = dict.fromkeys(number.protocol for number in numbers)
-    notes += [f"{name}: {protocols()[name].about}" for name in named if name in protocols()]
-    caption = WORDS[units] if units in ("image", "pixel", PERCENT) else f"{quantity.units}, {WORDS[units]}"
-    data = [
-        {"dataset": dataset, "quantity": quantity.title, **number.__dict__, "units": caption}
-        for number in numbers
-    ]
-    return Grid(
-        name,
-        f"{dataset}: every {quantity.title}, published and ours: {WORDS[units]}",
-        caption,
-        ("model",),
-        (quantity.title, "runs", "source", "estimator", "protocol", "remark"),
-        tuple(shown),
-        data,
-        tuple(notes),
-    )
+    return notes + [f"{name}: {protocols()[name].about}" for name in named if name in protocols()]

@@ -53,12 +53,14 @@ class Pages:
         self._all: list[Table] | None = None
 
     def table(self, words: Sequence[str]) -> Table:
+        """The table of a name, with variants behind it."""
         name = tuple(words)
         if name not in self._tables:
             (self._tables[name],) = tables_of([specs.load(name[0], name[1:])], self.units, self.results)
         return self._tables[name]
 
     def every(self) -> list[Table]:
+        """All tables and their variants that have been begun."""
         if self._all is None:
             self._all = all_tables(self.units, self.results)
         return self._all

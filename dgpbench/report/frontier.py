@@ -38,6 +38,7 @@ def _undominated(frame: pd.DataFrame, line) -> bool:
 
 
 def frontier(table: Table) -> Grid:
+    """One line per cell with a value and training seconds, marked if no other model is better in both."""
     frame = frontier_frame(table)
     shown = frame.assign(frontier=["yes" if on else "" for on in frame.frontier])
     if any(cell.community for cell in table.cells.values()):

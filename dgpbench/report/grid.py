@@ -37,6 +37,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
+    """A line of a grid."""
+
     heads: tuple[str, ...]  # the first columns: row label, and whose numbers these are
     entries: tuple[Entry, ...]
     kind: str = "ours"  # ours, published or footer
@@ -44,6 +46,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Grid:
+    """What a renderer needs of a table, whatever it shows."""
+
     name: str
     title: str
     caption: str

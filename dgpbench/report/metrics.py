@@ -18,6 +18,8 @@ OF_NUMBERS = (
 
 
 class Metric(NamedTuple):
+    """What a metric of a record is called, and which way it is better."""
+
     name: str
     title: str
     units: str

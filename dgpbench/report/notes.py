@@ -13,12 +13,14 @@ ROUNDED = "published: bold by the same rule on the rounded printed values"
 
 
 def title(table: Table) -> str:
+    """The title of a table with what its variants are about."""
     spec = table.spec
     named = [f"{name}: {spec.variants[name].get('about', 'variant')}" for name in spec.chosen]
     return f"{spec.title} [{'; '.join(named)}]" if named else spec.title
 
 
 def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
+    """How to read the numbers: means, marks, printed errors, source."""
     spec = table.spec
     better = {cell.place.better for cell in table.cells.values()}
     wanted = " or ".join(sorted(better))
@@ -44,6 +46,7 @@ def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
 
 
 def state_notes(table: Table, idle: int) -> list[str]:
+    """How far ours has been run, what cannot be and why, failures; `idle` counts rows without a run."""
     notes = []
     if table.expected:
         others = {unit.record["key"] for cell in table.cells.values() for unit in community(cell.units)}

@@ -17,6 +17,8 @@ PRINTED_ZERO = 0.005  # an error printed as 0.00 is below this
 
 
 class Summary(NamedTuple):
+    """A mean over `n` splits."""
+
     mean: float
     error: float | None  # standard error; None for one value
     n: int

@@ -63,6 +63,8 @@ CELL_FIELDS = {
 
 @dataclass(frozen=True)
 class Spec:
+    """A table: its cells by row and column, and how it is shown."""
+
     name: str
     title: str
     units: str

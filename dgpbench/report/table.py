@@ -30,12 +30,15 @@ class Explanation(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
+    """A spec with its cells filled."""
+
     spec: Spec
     cells: dict[tuple[str, str], Cell]
     variants: list[Variant]
     explaining: dict[tuple[str, str], Explanation] = field(default_factory=dict)
 
     def ours(self, row: str, column: str) -> Summary | None:
+        """Mean and error of a cell's records; of step times the median."""
         cell = self.cells[row, column]
         if self.spec.ours == "perf" and cell.values:
             return Summary(statistics.median(cell.values.values()), None, len(cell.values))
@@ -72,14 +75,17 @@ class Table:
 
     @property
     def done(self) -> int:
+        """How many splits have a value."""
         return sum(len(cell.values) for cell in self._distinct)
 
     @property
     def expected(self) -> int:
+        """How many splits there are to run."""
         return sum(cell.expected or 0 for cell in self._distinct)
 
     @property
     def failed(self) -> int:
+        """How many splits have failed."""
         return sum(len(cell.failed) for cell in self._distinct)
 
     @property

@@ -79,9 +79,15 @@ def _entries(table: Table, row: str, side: str) -> tuple[Entry, ...]:
     return tuple(out)
 
 
+def links_of(cell: Cell) -> tuple[str, ...]:
+    """Files of the records of a cell, the first of them."""
+    return tuple(dict.fromkeys(str(unit.path) for unit in cell.units))[:SHOWN_LINKS]
+
+
 def ours_entry(table: Table, cell: Cell, ours: Summary | None, bold: bool) -> Entry:
+    """A cell with our number; without one, what its runs are at."""
     spec, w = table.spec, summarise(cell.w.values())
-    links = tuple(dict.fromkeys(str(unit.path) for unit in cell.units))[:SHOWN_LINKS]
+    links = links_of(cell)
     if ours is None:
         return Entry(count=cell.count, detail=_detail(cell, w), links=links)
     if spec.blank_above is not None and ours.mean >= spec.blank_above:
@@ -89,8 +95,16 @@ def ours_entry(table: Table, cell: Cell, ours: Summary | None, bold: bool) -> En
     else:
         text = _clipped(ours.mean, ours.error, cell.place.format, spec.minus_infinity)
     italic = spec.italics and w is not None and w.mean < NON_GAUSSIAN
-    others = cell.community > 0
-    return Entry(text, cell.count, bold, italic, False, _detail(cell, w), links, ours.mean, others)
+    return Entry(
+        text,
+        cell.count,
+        bold,
+        italic,
+        detail=_detail(cell, w),
+        links=links,
+        value=ours.mean,
+        others=cell.community > 0,
+    )
 
 
 def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
@@ -113,22 +127,21 @@ def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
 
 
 def published_entry(found: Published | None, bold: bool, fmt: str, floor: float | None = -1000.0) -> Entry:
+    """A cell with a printed number, or an empty one."""
     if found is None:
         return Entry()
     detail = (f"{found.source}, table {found.table}: {found.confidence}", found.note)
     return Entry(
         _clipped(found.value, found.printed_error, fmt, floor),
-        "",
-        bold,
-        False,
-        found.doubtful,
-        detail,
-        (),
-        found.value,
+        bold=bold,
+        doubtful=found.doubtful,
+        detail=detail,
+        value=found.value,
     )
 
 
 def _clipped(mean: float, error: float | None, fmt: str, floor: float | None) -> str:
+    """The number, or minus infinity below `floor`."""
     return "-∞" if floor is not None and mean < floor else with_error(mean, error, fmt)
 
 
@@ -180,6 +193,7 @@ def _printed(table: Table, name: str) -> Line | None:
 
 
 def variant_blocks(table: Table) -> tuple[Grid, ...]:
+    """The runs near a table's cells that none of them holds, as a smaller table; none without such runs."""
     if not table.variants:
         return ()
     lines = []
@@ -208,4 +222,5 @@ def variant_blocks(table: Table) -> tuple[Grid, ...]:
 
 
 def few(splits: list[int]) -> str:
+    """'0, 1, 2', of more than five the first and how many there are."""
     return ", ".join(map(str, splits[:5])) + (f", ... ({len(splits)} in all)" if len(splits) > 5 else "")

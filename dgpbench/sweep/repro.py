@@ -183,6 +183,7 @@ class Publisher(Watcher):
         self.reference, self.costs, self.waiting = reference, costs, dict.fromkeys(todo)
 
     def started(self, index: int, slot) -> None:
+        """Say what runs now, what comes next and what is left."""
         super().started(index, slot)
         left = self.costs.hours(self.waiting)
         self.waiting.pop(index, None)
@@ -191,6 +192,7 @@ class Publisher(Watcher):
         self.say(f"now {self.costs.text(index)}{then}; {left} left")
 
     def ended(self, index: int, status: str, reason: str | None) -> None:
+        """Publish the record and learn from its time."""
         super().ended(index, status, reason)
         self.reference.publish(index)
         unit = find_record(self.plan, index) if status == "done" else None

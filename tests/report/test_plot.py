@@ -1,5 +1,6 @@
 """Pictures of runs: which runs a user's words name, and the numbers in the panels."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,8 @@ from dgpbench.errors import UserError
 from dgpbench.report.comparison.plots import overview_pictures
 from dgpbench.report.figures.log_ticks import MOST_TICKS, log_ticks
 from dgpbench.report.figures.picture import THEMES, Nothing, columns_for, legend_below
-from dgpbench.report.figures.traces import floor_of
+from dgpbench.report.figures.traces import floor_of, trace_frame
+from dgpbench.report.page.run_charts import charts
 from dgpbench.report.runs import panels as run_panels
 from dgpbench.report.runs.choose import choose
 from dgpbench.report.runs.picture import run_picture
@@ -53,6 +55,22 @@ def test_a_run_goes_by_folder_record_key_or_filters(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             choose(words, tmp_path)
+
+
+def test_traces_that_others_wrote_badly_are_drawn_as_far_as_they_go(tmp_path):
+    """Entries without a step are left out, and in pictures of one run those with fewer numbers."""
+    bad = [[None, 0.2, -40.0], [], [30], [35, 0.7, None]]
+    training = {"seconds": None, "cpu_seconds": None, "steps": None, "trace": [*TRACE[:2], *bad, *TRACE[2:]]}
+    unit = plain_unit(["model=sgp"], "energy", 0, {"test_loglik": -1.0}, training=training)
+    found = trace_frame([unit])
+    assert found.step.tolist() == [1, 25, 30, 35, 40, 50] and found.cpu_seconds.isna().all()
+    assert found.bound.dropna().tolist() == [line[2] for line in TRACE]
+    (chart,), _ = charts(write_unit(tmp_path, unit.record))
+    assert "Training: 50 steps" in chart
+    (chart,) = re.findall(r'<polyline class="curve" points="([^"]*)"', chart)
+    assert len(chart.split()) == len(TRACE)
+    drawn = run_picture(unit, ("curves",))
+    assert drawn.data.step.tolist() == [1, 25, 35, 40, 50] and drawn.image()
 
 
 def axes():

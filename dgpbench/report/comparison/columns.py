@@ -62,6 +62,7 @@ def precision_text(config: dict) -> str:
 
 
 def settings_text(config: dict) -> str:
+    """Settings that are not the default, without those of the data."""
     labels = {group: config[group]["name"] for group in ("dataset", "model", "inference", "protocol")}
     record = {**labels, "config": config, "experiment": config.get("experiment"), "deviations": []}
     return " ".join(word for word in differences(record) if not word.startswith("dataset."))

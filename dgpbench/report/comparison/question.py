@@ -29,6 +29,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Question:
+    """Rows and columns with their words, and how a cell's config is made of them."""
+
     rows: tuple[Asked, ...]  # none: every dataset that has such runs
     columns: tuple[Asked, ...]
     splits: tuple[int, ...] | None  # None: all of the protocol
@@ -37,6 +39,7 @@ class Question:
     make: Callable[[tuple[str, ...]], dict]  # from words to a config, which is not to be changed
 
     def config(self, row: Asked | None, column: Asked) -> dict:
+        """The config of a cell; without a row, with the default dataset."""
         return self.make((*column.words, *(row.words if row else ())))
 
     def splits_of(self, config: dict) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from dgpbench.report.notes import failures
 from dgpbench.report.others import others_note
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
-from dgpbench.report.views import SHOWN_LINKS, few
+from dgpbench.report.views import few, links_of
 
 BOLD = "bold: error bars overlap those of the best"
 OPTIMISTIC = "splits of one dataset share rows: tests over splits are optimistic"
@@ -100,15 +100,22 @@ def _entries(comparison: Comparison, row: str) -> tuple[Entry, ...]:
     out = []
     for column, summary in found.items():
         cell = table.cells[row, column]
-        links = tuple(dict.fromkeys(str(unit.path) for unit in cell.units))[:SHOWN_LINKS]
-        text = shown(summary, digits) if summary else NOTHING
-        value = summary.mean if summary else None
-        entry = Entry(text, cell.count, column in bold, detail=_detail(cell), links=links, value=value)
-        out.append(replace(entry, others=cell.community > 0))
+        out.append(
+            Entry(
+                shown(summary, digits) if summary else NOTHING,
+                cell.count,
+                column in bold,
+                detail=_detail(cell),
+                links=links_of(cell),
+                value=summary.mean if summary else None,
+                others=cell.community > 0,
+            )
+        )
     return tuple(out)
 
 
 def shown(summary: Summary, digits: int) -> str:
+    """'1.23 (0.04)' with so many digits behind the point."""
     error = "" if summary.error is None else f" ({summary.error:.{digits}f})"
     text = f"{summary.mean:.{digits}f}"
     return (text[1:] if not text.strip("-0.") and text[0] == "-" else text) + error  # no minus zero

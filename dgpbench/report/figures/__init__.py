@@ -70,6 +70,8 @@ FILES = {  # what a kind takes beside the record, which published records come w
 
 @dataclass(frozen=True)
 class FigureSpec:
+    """An entry of figures.yaml: what is drawn, and from which records."""
+
     name: str
     kind: str = ""  # '' where nothing is drawn
     title: str = ""
@@ -95,11 +97,13 @@ class FigureSpec:
 
 @lru_cache(maxsize=1)
 def figure_specs() -> dict[str, FigureSpec]:
+    """Figures by name, in the order of their documents."""
     entries = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return {name: FigureSpec(name, **fields) for name, fields in entries.items()}
 
 
 def find(name: str) -> FigureSpec:
+    """The figure of a name, or the one that it is the same as; UserError if there is none."""
     known = figure_specs()
     if name not in known:
         raise UserError(

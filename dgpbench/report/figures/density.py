@@ -13,7 +13,7 @@ BRIGHTEST = 0.98  # quantile of the density at which the colours end
 
 
 def picture(spec, units) -> Picture:
-    found, notes = kept_draws(units)
+    found, left_out = kept_draws(units)
     flat = {name: [run for run in runs if run.x.shape[1] == 1] for name, runs in found.items()}
     flat = {name: runs for name, runs in flat.items() if runs}
     if not flat:
@@ -30,7 +30,7 @@ def picture(spec, units) -> Picture:
         for place, run in panel_for_each(figure, flat, "y", sharex="row"):
             _panel(place, run, *grids[run.dataset, run.label], theme)
 
-    notes = ("each column: 2000 draws of y at one kept test input; dots: the observations there", *notes)
+    notes = ("each column: 2000 draws of y at one kept test input; dots: the observations there", *left_out)
     return Picture(spec.name, spec.title, data, paint, (3.0 * width + 0.6, 2.4 * len(flat) + 0.5), notes)
 
 

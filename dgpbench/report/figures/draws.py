@@ -30,7 +30,7 @@ class Kept:
     row: np.ndarray
 
 
-def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], tuple[str, ...]]:
+def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]:
     """Draws by dataset, and notes on those left out; of each config its lowest split with draws is taken."""
     found: dict[str, dict[str, Kept]] = {}
     lacking: dict[str, str] = {}
@@ -59,7 +59,7 @@ def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], tuple[str,
             left = ", ".join(run.label for run in runs[MOST:])
             notes.append(f"{name}: left out {left}; choose with field=value")
             ordered[name] = runs[:MOST]
-    return ordered, tuple(notes)
+    return ordered, notes
 
 
 def panel_for_each(

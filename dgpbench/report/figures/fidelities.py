@@ -11,7 +11,7 @@ from dgpbench.report.figures.picture import Nothing, Picture, legend_below, pane
 
 
 def picture(spec, units) -> Picture:
-    found, notes = kept_draws(units)
+    found, left_out = kept_draws(units)
     runs = [run for name, each in found.items() if name in SETS and SETS[name].dim == 1 for run in each]
     if not runs:
         raise Nothing("it needs runs on a set of fidelities with one input, dataset=mf_sine")
@@ -37,7 +37,7 @@ def picture(spec, units) -> Picture:
         handles, labels = place.get_legend_handles_labels()
         legend_below(figure, handles, labels)
 
-    return Picture(spec.name, spec.title, data, paint, (3.0 * len(runs) + 0.4, 3.2), notes)
+    return Picture(spec.name, spec.title, data, paint, (3.0 * len(runs) + 0.4, 3.2), tuple(left_out))
 
 
 def _frame(run) -> pd.DataFrame:

@@ -52,22 +52,11 @@ def picture(spec, table: Table) -> Picture:
             place.plot(front.seconds, front.height, color=theme["faint"], lw=2, zorder=0)
             for line in part.itertuples():
                 i = models.index(line.model)
-                colour = theme["colours"][i % len(theme["colours"])]
+                colour, marker = theme["colours"][i % len(theme["colours"])], MARKERS[i % len(MARKERS)]
                 inside = colour if line.frontier else theme["paper"]
-                marker = MARKERS[i % len(MARKERS)]
                 place.plot(line.seconds, line.height, marker, color=colour, mfc=inside)
                 if line.height != line.value:
-                    below = line.value < low
-                    told = f"{'↓' if below else '↑'} {line.value:.3g}"
-                    shift, side = ((0, -6), "top") if below else ((0, 6), "bottom")
-                    place.annotate(
-                        told,
-                        (line.seconds, line.height),
-                        shift,
-                        textcoords="offset points",
-                        ha="center",
-                        va=side,
-                    )
+                    _tell(place, line)
                 handles.setdefault(line.model, Line2D([], [], ls="", marker=marker, color=colour))
             place.set_xscale("log")
             place.margins(0.25, 0.2)
@@ -85,3 +74,17 @@ def picture(spec, table: Table) -> Picture:
         "with an arrow and its number: a value far from all others, drawn at the edge",
     )
     return Picture(spec.name, spec.title, data, paint, (3.0 * columns + 0.6, 2.4 * rows + 0.8), notes)
+
+
+def _tell(place, line) -> None:
+    """The number of a value that is drawn at the edge, with an arrow to where it would be."""
+    below = line.value < line.height
+    arrow, shift, side = ("↓", (0, -6), "top") if below else ("↑", (0, 6), "bottom")
+    place.annotate(
+        f"{arrow} {line.value:.3g}",
+        (line.seconds, line.height),
+        shift,
+        textcoords="offset points",
+        ha="center",
+        va=side,
+    )

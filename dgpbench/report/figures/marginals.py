@@ -12,7 +12,7 @@ GRID = np.linspace(-4, 4, 81)
 
 
 def picture(spec, units) -> Picture:
-    found, notes = kept_draws(units)
+    found, left_out = kept_draws(units)
     width = max(len(runs) for runs in found.values())
     data = pd.concat([marginals(run) for runs in found.values() for run in runs], ignore_index=True)
 
@@ -28,7 +28,7 @@ def picture(spec, units) -> Picture:
 
     notes = (
         "one curve per kept test point, coloured by the first component of its inputs; dotted: Gaussian",
-        *notes,
+        *left_out,
     )
     return Picture(spec.name, spec.title, data, paint, (2.4 * width + 0.8, 2.1 * len(found) + 0.5), notes)
 

@@ -32,6 +32,8 @@ class Nothing(Exception):
 
 @dataclass(frozen=True)
 class Picture:
+    """Something to draw, in any of the formats and themes."""
+
     name: str
     title: str
     data: pd.DataFrame  # what is drawn, as numbers

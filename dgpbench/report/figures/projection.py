@@ -12,7 +12,7 @@ SHOWN = 20  # draws per test point
 
 
 def picture(spec, units) -> Picture:
-    found, notes = kept_draws(units)
+    found, left_out = kept_draws(units)
     width = max(len(runs) for runs in found.values())
     data = pd.concat([projected(run) for runs in found.values() for run in runs], ignore_index=True)
 
@@ -38,7 +38,7 @@ def picture(spec, units) -> Picture:
 
     notes = (
         f"kept test points and {SHOWN} draws of each; components of the standardised kept points (x, y)",
-        *notes,
+        *left_out,
     )
     return Picture(spec.name, spec.title, data, paint, (2.6 * width + 0.8, 2.4 * len(found) + 0.8), notes)
 

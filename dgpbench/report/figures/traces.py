@@ -84,10 +84,12 @@ def trace_frame(
     for unit in units:
         record, training = unit.record, unit.record["training"]
         group, method = named(record) if named else _named(record, panel, strip)
-        each = training.get("cpu_seconds", math.nan) / max(training.get("steps", 0), 1)
+        spent = training.get("cpu_seconds")
+        each = math.nan if spent is None else spent / max(training.get("steps") or 0, 1)
         for entry in training.get("trace", ()):
-            step, seconds, bound, size, test = [*entry, None, None][:5]
-            lines.append((group, method, record["split"], step, seconds, each * step, bound, size, test))
+            step, seconds, bound, size, test = [*entry, *[None] * 5][:5]
+            if step is not None:  # others may have written such entries
+                lines.append((group, method, record["split"], step, seconds, each * step, bound, size, test))
     names = ["panel", "method", "split", "step", "seconds", "cpu_seconds", "bound", *MORE]
     frame = pd.DataFrame(lines, columns=names)
     return frame.astype({name: float for name in names[4:]})

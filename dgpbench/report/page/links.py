@@ -18,10 +18,12 @@ class Links:
         self.output, self.pages = output, frozenset(pages)
 
     def of(self, unit: Unit) -> str:
+        """The page of a run, or its record."""
         key = unit.record["key"]
         return page_name(key) if key in self.pages else self.relative(str(unit.path))
 
     def relative(self, path: str) -> str:
+        """A path as index.html sees it."""
         return os.path.relpath(path, self.output)
 
 

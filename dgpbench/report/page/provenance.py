@@ -15,6 +15,7 @@ from dgpbench.store.scan import Unit
 
 
 def provenance(units: Sequence[Unit]) -> str:
+    """Two tables: facts of the records counted, and the sources of published numbers."""
     records = [unit.record for unit in units]
     places = Counter(_place(unit) for unit in units)
     facts = {

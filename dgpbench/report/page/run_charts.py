@@ -6,7 +6,7 @@ import numpy as np
 
 from dgpbench.report.figures.traces import floor_of
 from dgpbench.report.page.svg import Chart
-from dgpbench.report.runs.kept import draws_over_x, predictions_of
+from dgpbench.report.runs.kept import draws_over_x, predictions_of, trace_of
 from dgpbench.report.runs.panels import bands, by_mean, filled, pit_shares, recorded_pit, thin
 from dgpbench.store.scan import Unit
 
@@ -30,7 +30,7 @@ def charts(unit: Unit) -> tuple[list[str], str]:
         found.append(_pit(shares))
     if bins := record["details"].get("reliability"):
         found.append(_reliability(bins))
-    trace = record["training"].get("trace") or ()
+    trace = [line for line in trace_of(record) if None not in line]
     if len(trace) > 1:
         found.append(_curve(trace))
     return [chart.svg() for chart in found], why
@@ -106,11 +106,10 @@ def _reliability(bins: dict[str, list]) -> Chart:
     return chart
 
 
-def _curve(trace) -> Chart:
-    lines = [line[:3] for line in trace if line[1] is not None and line[2] is not None]
-    steps, seconds, bound = (np.array(column, float) for column in zip(*lines, strict=True))
+def _curve(trace: list[list[float]]) -> Chart:
+    steps, seconds, bound = np.array(trace, float).T
     low = floor_of([(steps, bound)]) if len(bound) > 3 else bound.min()
-    title = f"Training: {int(trace[-1][0]):,} steps"
+    title = f"Training: {int(steps[-1]):,} steps"
     chart = Chart(title, "training seconds", "bound (nat)", seconds, [low, bound.max()])
     chart.line(seconds, bound, "curve")
     return chart

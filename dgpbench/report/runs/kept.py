@@ -1,4 +1,4 @@
-"""Predictions and draws that were kept of a run, as its pictures take them."""
+"""Predictions, draws and trace that were kept of a run, as its pictures take them."""
 
 from __future__ import annotations
 
@@ -32,3 +32,10 @@ def draws_over_x(unit: Unit) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None
         return None
     first = kept["output"] == 0
     return kept["x"][first, 0], kept["y"][first], kept["draws"][first]
+
+
+def trace_of(record: dict) -> list[list]:
+    """Step, seconds and bound of each entry of the trace, the last two None where they are not known. Entries
+    without a step or with fewer numbers, as others may have written them, are left out."""
+    trace = record["training"].get("trace") or ()
+    return [line[:3] for line in trace if len(line) >= 3 and line[0] is not None]

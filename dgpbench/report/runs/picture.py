@@ -12,7 +12,7 @@ import pandas as pd
 from dgpbench.config.schema import NUMBERS
 from dgpbench.report.figures.picture import Nothing, Picture, panel_each
 from dgpbench.report.runs import panels as run_panels
-from dgpbench.report.runs.kept import draws_over_x, predictions_of
+from dgpbench.report.runs.kept import draws_over_x, predictions_of, trace_of
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit
 
@@ -21,6 +21,8 @@ KINDS = ("curves", "predictions", "calibration", "reliability")
 
 @dataclass(frozen=True)
 class Panel:
+    """One pair of axes of a run's picture."""
+
     kind: str  # of KINDS
     paint: Callable  # (axes, theme) -> None
 
@@ -55,7 +57,7 @@ def _numbers(record: dict, columns: dict[str, np.ndarray], kinds: set[str]) -> p
         return pd.DataFrame({"share": run_panels.recorded_pit(record)})
     if "reliability" in kinds:
         return pd.DataFrame(record["details"]["reliability"])
-    return pd.DataFrame(_trace(record), columns=["step", "seconds", "bound"])
+    return pd.DataFrame(trace_of(record), columns=["step", "seconds", "bound"])
 
 
 def _why_not(record: dict, kinds: tuple[str, ...]) -> str:
@@ -74,10 +76,6 @@ def run_name(record: dict) -> str:
     """'dgp2 on energy, split 3'."""
     seed = f", seed {record['seed']}" if record["seed"] else ""
     return f"{record['model']} on {dataset_label(record)}, split {record['split']}{seed}"
-
-
-def _trace(record: dict) -> list[list]:
-    return [line[:3] for line in record["training"].get("trace") or ()]
 
 
 def _over_x(unit: Unit) -> list[Panel]:
@@ -108,6 +106,6 @@ def _panels(record: dict, columns: dict[str, np.ndarray]) -> list[Panel]:
         found.append(Panel("calibration", lambda axes, theme: run_panels.bars(axes, shares, theme)))
     if bins := record["details"].get("reliability"):
         found.append(Panel("reliability", lambda axes, theme: run_panels.reliability(axes, bins, theme)))
-    if len(_trace(record)) > 1:
-        found.append(Panel("curves", lambda axes, theme: run_panels.curve(axes, _trace(record), theme)))
+    if len(trace_of(record)) > 1:
+        found.append(Panel("curves", lambda axes, theme: run_panels.curve(axes, trace_of(record), theme)))
     return found
