@@ -79,7 +79,7 @@ def time_problems(record: dict) -> Iterator[str]:
     wanted = planned_steps(budget, record["sizes"]["n_train"])
     own = cfg["model"].get("own_training")
     may_end = budget["seconds"] or budget["stop"] != "none" or own
-    if wanted and steps is not None and (steps > wanted or steps < wanted and not may_end):
+    if wanted and steps is not None and (steps > wanted or (steps < wanted and not may_end)):
         yield f"it took {steps:,} training steps, and its budget is {wanted:,}"
     if wanted and not steps and not own and not cfg["model"].get("closed_form"):
         yield "it does not say how many training steps it took"
@@ -89,10 +89,9 @@ def time_problems(record: dict) -> Iterator[str]:
             yield "its steps, seconds and steps per second do not fit together"
     if wall is None:
         yield "it does not say how long it ran"
-    elif wall < SHORTEST_RUN or whole and steps and wall < SHORTEST_STEP * steps:
-        yield f"it ran for {wall:g} seconds, which is too short for any run" + (
-            f" of {steps:,} steps" if steps else ""
-        )
+    elif wall < SHORTEST_RUN or (whole and steps and wall < SHORTEST_STEP * steps):
+        of = f" of {steps:,} steps" if steps else ""
+        yield f"it ran for {wall:g} seconds, which is too short for any run{of}"
     elif whole and seconds and wall < 0.99 * seconds:
         yield "it trained longer than it ran"
     finished = datetime.fromisoformat(record["finished"]).astimezone(timezone.utc)

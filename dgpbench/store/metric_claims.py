@@ -47,7 +47,8 @@ EQUAL = 1e-6  # of shares and of sums that are kept as they are computed
 FLOOR = 1e-6  # the least variance of Gaussian noise (gp/parameters.py): densities are no higher than its peak
 HIGHEST = 20.0  # nat per output: a density as narrow as 1e-9 deviations of the targets
 WIDEST = 100.0  # CRPS over RMSE; 4 is the most in the reference records
-OF_BRIER = {True: 2.45, False: 1.22}  # -log p is at least so many times the Brier score; of two classes, more
+OF_BRIER, OF_BRIER_OF_TWO = 1.22, 2.45  # -log p is at least so many times the Brier score
+BINS = 10  # of a PIT histogram
 
 
 def metric_problems(record: dict, entry: dict) -> Iterator[str]:
@@ -78,18 +79,20 @@ def metric_problems(record: dict, entry: dict) -> Iterator[str]:
 
 
 def _range_problems(metrics: dict) -> Iterator[str]:
-    for name in SHARES:
-        if metrics.get(name) is not None and not 0 <= metrics[name] <= 1:
-            yield f"{name} is {metrics[name]:g}, and a share lies between 0 and 1"
-    for name in NOT_NEGATIVE:
-        if metrics.get(name) is not None and metrics[name] < 0:
-            yield f"{name} is {metrics[name]:g}, and cannot be negative"
-    for name in POSITIVE:
-        if metrics.get(name) is not None and metrics[name] <= 0:
-            yield f"{name} is {metrics[name]:g}, and must be above 0"
+    """Metrics outside of what they can be; those that are missing say nothing."""
+    for name, value in metrics.items():
+        if value is None:
+            continue
+        if name in SHARES and not 0 <= value <= 1:
+            yield f"{name} is {value:g}, and a share lies between 0 and 1"
+        if name in NOT_NEGATIVE and value < 0:
+            yield f"{name} is {value:g}, and cannot be negative"
+        if name in POSITIVE and value <= 0:
+            yield f"{name} is {value:g}, and must be above 0"
 
 
 def _is_count(share: float, rows: int) -> bool:
+    """Whether a share is that of a whole number of rows."""
     return abs(share * rows - round(share * rows)) <= EQUAL * max(1, rows)
 
 
@@ -103,23 +106,27 @@ def _calibration_problems(record: dict) -> Iterator[str]:
     if not found or None in found:
         yield "it has no details.pit_histogram"
         return
-    bins, rest = len(found), 1.0 - sum(found)  # a PIT value may be outside of 0 and 1 by rounding
-    if (
-        bins != 10
-        or min(found) < 0
-        or not -EQUAL <= rest <= 0.1
-        or not all(_is_count(x, rows) for x in found)
-    ):
+    rest = 1.0 - sum(found)  # a PIT value may be outside of 0 and 1 by rounding
+    whole = min(found) >= 0 and -EQUAL <= rest <= 0.1 and all(_is_count(share, rows) for share in found)
+    if len(found) != BINS or not whole:
         yield f"details.pit_histogram is none of {rows:,} test rows"
         return
-    below = [0.0, *accumulate(found)]
-    least = max(abs(below[k] - k / bins) for k in range(bins + 1)) - rest
-    most = max(max(below[k + 1] - k / bins, (k + 1) / bins - below[k]) for k in range(bins)) + rest
+    least, most = _distances(found, rest)
     if not least - EQUAL <= distance <= most + EQUAL:
         yield f"test_pit_ks is {distance:g}, and its PIT histogram gives {least:.3g} to {most:.3g}"
     inner = sum(found[1:-1])
     if coverage < inner - EQUAL:
         yield f"test_coverage95 is {coverage:g}, and its PIT histogram has {inner:.3g} between 0.1 and 0.9"
+
+
+def _distances(histogram: list[float], rest: float) -> tuple[float, float]:
+    """The least and the largest Kolmogorov-Smirnov distance from uniform that values with this histogram can
+    have: it is known at the borders of the bins, and between them the values may lie at either end."""
+    bins = len(histogram)
+    below = [0.0, *accumulate(histogram)]  # shares below the borders
+    least = max(abs(below[k] - k / bins) for k in range(bins + 1)) - rest
+    most = max(max(below[k + 1] - k / bins, (k + 1) / bins - below[k]) for k in range(bins)) + rest
+    return least, most
 
 
 def _density_problems(record: dict) -> Iterator[str]:
@@ -153,9 +160,8 @@ def _class_problems(record: dict) -> Iterator[str]:
     if bins is None:
         yield "it has no details.reliability"
         return
-    lines = [
-        line for line in zip(bins["count"], bins["confidence"], bins["accuracy"], strict=True) if line[0]
-    ]
+    columns = (bins[name] for name in ("count", "confidence", "accuracy"))
+    lines = [line for line in zip(*columns, strict=True) if line[0]]
     if sum(bins["count"]) != rows or any(None in line for line in lines):
         yield f"details.reliability is none of {rows:,} test rows"
         return
@@ -168,10 +174,11 @@ def _class_problems(record: dict) -> Iterator[str]:
             yield f"{name} is {metrics[name]:g}, and details.reliability gives {value:g}"
     if loglik > -math.log(2) * error + EQUAL:
         yield f"test_loglik is {loglik:g}: a wrong row has at most probability 1/2, and {error:.3g} are wrong"
-    if loglik > -OF_BRIER[two] * metrics["test_brier"] + EQUAL:
-        yield f"test_loglik is {loglik:g}, too high for test_brier {metrics['test_brier']:g}"
-    if metrics["test_brier"] < (0.25 if two else 0.5) * error - EQUAL:
-        yield f"test_brier is {metrics['test_brier']:g}, too low for test_error {error:g}"
+    brier = metrics["test_brier"]
+    if loglik > -(OF_BRIER_OF_TWO if two else OF_BRIER) * brier + EQUAL:
+        yield f"test_loglik is {loglik:g}, too high for test_brier {brier:g}"
+    if brier < (0.25 if two else 0.5) * error - EQUAL:
+        yield f"test_brier is {brier:g}, too low for test_error {error:g}"
 
 
 def _scale_problems(record: dict, deviation: float | None) -> Iterator[str]:

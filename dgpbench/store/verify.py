@@ -53,9 +53,8 @@ def record_problems(record: dict) -> Iterator[str]:
 
 
 def _place_problems(results: Path, unit: Unit) -> Iterator[str]:
-    if unit.path not in [
-        folder / RECORD for folder in unit_folders(results, unit.record, unit.record["key"])
-    ]:
+    folders = unit_folders(results, unit.record, unit.record["key"])
+    if unit.path not in [folder / RECORD for folder in folders]:
         yield "it does not lie where its names and its key belong"
 
 
@@ -80,10 +79,14 @@ def file_problems(unit: Unit) -> Iterator[str]:
 
 def row_problems(sizes: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
     """Predictions of other rows than the record counts: of numbers there is a line for each output."""
-    stated, found = sizes.get("n_test"), len(np.unique(predictions.get("row", ())))
-    lines = len(predictions.get("row", ())) // (sizes.get("outputs") or 1 if "output" in predictions else 1)
-    if stated is not None and "row" in predictions and not stated == found == lines:
-        yield f"sizes.n_test is {stated}, but {PREDICTIONS} has {lines} rows, {found} of them different"
+    stated, rows = sizes.get("n_test"), predictions.get("row")
+    if stated is None or rows is None:
+        return
+    outputs = sizes.get("outputs") or 1
+    lines = len(rows) // outputs if "output" in predictions else len(rows)
+    different = len(np.unique(rows))
+    if not stated == different == lines:
+        yield f"sizes.n_test is {stated}, but {PREDICTIONS} has {lines} rows, {different} of them different"
 
 
 def disagreements(metrics: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
@@ -94,12 +97,8 @@ def disagreements(metrics: dict, predictions: dict[str, np.ndarray]) -> Iterator
         yield f"{PREDICTIONS} gives no metrics ({type(error).__name__}: {error})"
         return
     for name, value in found.items():
-        stated = metrics.get(name)
-        if name not in metrics:
-            continue
-        same = stated is None if value is None else stated is not None and _close(stated, value, predictions)
-        if not same:
-            yield f"{name} is {stated}, but {PREDICTIONS} gives {value}"
+        if name in metrics and not _close(metrics[name], value, predictions):
+            yield f"{name} is {metrics[name]}, but {PREDICTIONS} gives {value}"
 
 
 def recompute(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
@@ -131,7 +130,10 @@ def _of_classes(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
     return classes.scores(probs, y, classes.reliability(probs, y))
 
 
-def _close(stated: float, value: float, predictions: dict[str, np.ndarray]) -> bool:
+def _close(stated: float | None, value: float | None, predictions: dict[str, np.ndarray]) -> bool:
+    """Whether two values of a metric are the same but for rounding, or both missing."""
+    if stated is None or value is None:
+        return stated is value
     largest = float(np.abs(predictions["y"]).max()) if "y" in predictions else 0.0
     rounding = 1e-12 * largest  # of differences between large numbers
     return bool(abs(stated - value) <= TOLERANCE * max(abs(stated), abs(value)) + rounding)
