@@ -58,19 +58,9 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.active_learning.curves import frame, picture
     from dgpbench.active_learning.study import run_curves
     from dgpbench.report.figures.picture import Nothing
-    from dgpbench.report.files import output_folder, put, save_pictures, writing
+    from dgpbench.report.files import put, save_pictures, writing
 
-    if args.metric and args.metric not in METRICS:
-        from dgpbench.config.suggest import did_you_mean
-
-        hint = did_you_mean(args.metric, METRICS) or "; they are {test,rest,seen,pool}_{loglik,rmse,accuracy}"
-        raise UserError(f"no metric '{args.metric}' of a curve{hint}")
-    if args.plot:
-        output_folder(args.plot, "--plot")
-    if args.csv:
-        output_folder(Path(args.csv).expanduser().parent, "--csv")
-        if Path(args.csv).is_dir():
-            raise UserError(f"--csv {args.csv} is a folder; give a file, e.g. {args.csv}/curves.csv")
+    _check(args)
 
     def tell(curve, step) -> None:
         if args.quiet:
@@ -101,6 +91,23 @@ def main(args: argparse.Namespace) -> int:
     if any(curve.reason and not curve.steps for curve in failed):
         print("dgpbench: where the first rows are too few for a model, give --initial more", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse, before anything is trained, a metric that is none and places that cannot be written."""
+    from dgpbench.report.files import output_folder
+
+    if args.metric and args.metric not in METRICS:
+        from dgpbench.config.suggest import did_you_mean
+
+        hint = did_you_mean(args.metric, METRICS) or "; they are {test,rest,seen,pool}_{loglik,rmse,accuracy}"
+        raise UserError(f"no metric '{args.metric}' of a curve{hint}")
+    if args.plot:
+        output_folder(args.plot, "--plot")
+    if args.csv:
+        output_folder(Path(args.csv).expanduser().parent, "--csv")
+        if Path(args.csv).is_dir():
+            raise UserError(f"--csv {args.csv} is a folder; give a file, e.g. {args.csv}/curves.csv")
 
 
 def _name(curve) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 from dgpbench.cli.arguments import add_config_dir, add_source_arguments, reference_of
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
+from dgpbench.report.render import FORMATS
 from dgpbench.store.layout import results_folder
 
 PLOTS = ("dots", "ranks", "curves", "seconds", "calibration")
 ALL, FIGURES = "all", "figures"
-FORMATS = ("table", "markdown", "latex", "csv", "html")
 EPILOG = """\
 The words are those of sweep: lists a,b,c make columns (models, settings) or rows (datasets), split=0,1,2
 chooses splits; without dataset= every dataset with such runs is a row. examples:

@@ -64,6 +64,7 @@ def add_parser(subparsers) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.sweep import repro
+    from dgpbench.sweep.costs import Costs
     from dgpbench.sweep.state import Observer, to_run
     from dgpbench.sweep.table import counts, render
 
@@ -73,8 +74,8 @@ def main(args: argparse.Namespace) -> int:
     results = results_folder()
     folder = Path(args.reference) if args.reference else results / REFERENCE
     known = [folder] if args.reference else reference_folders(results)
-    cells = next((path for f in known if (path := f / CELLS).is_file()), folder / CELLS)
-    lines = repro.read_cells(Path(args.cells) if args.cells else cells, args.only)
+    here = next(filter(Path.is_file, (place / CELLS for place in known)), folder / CELLS)
+    lines = repro.read_cells(Path(args.cells) if args.cells else here, args.only)
     plan, owners, lacking = repro.joint_plan(lines, args.overrides, fetch=not args.dry_run, note=note)
     files = [lines[number].file for number in owners]
     reference, observer = repro.Reference(plan, files, folder, known), Observer(plan)
@@ -82,10 +83,11 @@ def main(args: argparse.Namespace) -> int:
     todo = to_run(states, args.retry)
     ready = [index for index in todo if plan.units[index].config not in lacking]
     if args.dry_run:
-        costs = repro.Costs(plan, known)
+        costs = Costs(plan, known)
         print("\n".join(repro.agenda(lines, owners, states, costs)))
         print(f"{len(states):,} units: {counts(states)}")
-        print("".join(f"{text}\n" for text in repro.skipped(plan, todo, lacking)), end="")
+        for text in repro.skipped(plan, todo, lacking):
+            print(text)
         print(f"next: {costs.text(ready[0])}; in all {costs.hours(ready)}" if ready else "nothing to run")
         return 0
     if added := sum(reference.publish(index) for index, state in states.items() if state.status != "missing"):
@@ -97,15 +99,18 @@ def main(args: argparse.Namespace) -> int:
     states = reference.over(observer.look())
     print(render(plan, states))
     left_out = repro.skipped(plan, to_run(states, args.retry), lacking)
-    print("".join(f"{text}\n" for text in left_out), end="")
+    for text in left_out:
+        print(text)
     well = all(state.status in ("done", *UNFINISHED) for state in states.values())
     return 0 if well and not left_out else 1
 
 
 def _run(plan, todo: list[int], reference, args, end: float, note) -> None:
+    """Run units here until all are done or the time is over; each is published as it ends."""
     from dgpbench.store.write import ensure_writable
+    from dgpbench.sweep.costs import Costs
     from dgpbench.sweep.launchers.local import run_local
-    from dgpbench.sweep.repro import Costs, Publisher
+    from dgpbench.sweep.repro import Publisher
 
     ensure_writable(plan.results)
     os.nice(NICE)

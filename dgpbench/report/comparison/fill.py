@@ -67,16 +67,13 @@ def compare(
     tasks = {row: config["dataset"].get("task", "regression") for (row, _), config in configs.items()}
     for label, task in tasks.items():
         check_task(chosen, label, task)
-    cells = {}
+    cells: dict[tuple[str, str], Cell] = {}
     for row in rows:
         found = {column: configs[row.label, column.label] for column in columns}
-        name = next(iter(found.values()))["dataset"]["name"]
-        keys, left_out = _keys(found, row, by_data.get(name, ()))
+        places = {column: _place(row, column, chosen, question, more) for column in columns}
+        in_row, left_out = _row_cells(question, row, found, places, by_data)
+        cells |= in_row
         notes += left_out
-        for column, config in found.items():
-            place = _place(row, column, chosen, question, more)
-            units_of = [u for u in by_data.get(name, ()) if u.record["config_key"] == keys[column]]
-            cells[row.label, column.label] = _cell(question, place, config, keys[column], units_of)
     labels = [column.label for column in columns]
     if tuned:
         labels = _add_refits(question, labels, cells, configs, by_data)
@@ -93,6 +90,23 @@ def compare(
         config_dirs=question.config_dirs,
     )
     return Comparison(Table(spec, cells, []), chosen, configs, tuple(words), tuple(notes))
+
+
+def _row_cells(
+    question: Question,
+    row: Asked,
+    configs: dict[Asked, dict],
+    places: dict[Asked, Place],
+    by_data: dict[str, list[Unit]],
+) -> tuple[dict[tuple[str, str], Cell], list[str]]:
+    """The cells of a row, by the configs and places of its columns; notes on what is left out of them."""
+    held = by_data.get(next(iter(configs.values()))["dataset"]["name"], [])
+    keys, left_out = _keys(configs, row, held)
+    cells = {}
+    for column, config in configs.items():
+        units = [unit for unit in held if unit.record["config_key"] == keys[column]]
+        cells[row.label, column.label] = _cell(question, places[column], config, keys[column], units)
+    return cells, left_out
 
 
 def _add_refits(
@@ -116,7 +130,8 @@ def _add_refits(
             data = {u.record["data_hash"] for u in cell.units}
             found[row] = refits(config, [u for u in held if not data or u.record["data_hash"] in data])
         texts = list(dict.fromkeys(text for by_text in found.values() for text in by_text))
-        out += [column, *(labels := tuned_labels(column, texts) if texts else {}).values()]
+        labels = tuned_labels(column, texts) if texts else {}
+        out += [column, *labels.values()]
         for text, label in labels.items():
             for row in rows:
                 base, units = cells[row, column], found[row].get(text, [])
