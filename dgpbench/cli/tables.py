@@ -146,6 +146,7 @@ def _check(args: argparse.Namespace, datasets: list[str]) -> None:
 
 
 def _grids(table, args: argparse.Namespace) -> list:
+    """The views of a table that are asked for; without any, its ranks if it is a leaderboard, and itself."""
     from dgpbench.report.compare import comparison
     from dgpbench.report.views import side_by_side
 
@@ -164,12 +165,12 @@ def _grids(table, args: argparse.Namespace) -> list:
         grids.append(frontier(table))
     if args.compare:
         grids.append(comparison(table))
-    if table.spec.board and not grids:
+    plainly = not grids
+    if table.spec.board and plainly:
         from dgpbench.report.leaderboard import board
 
         grids.append(board(table))
-        grids.append(side_by_side(table, args.show or "both"))
-    if args.show or not grids:
+    if args.show or plainly:
         grids.append(side_by_side(table, args.show or "both"))
     return grids
 

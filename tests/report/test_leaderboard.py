@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
+from dgpbench.cli import main
 from dgpbench.report import specs
 from dgpbench.report.cells import Records
 from dgpbench.report.leaderboard import board, by_dataset, duels, intervals
@@ -98,3 +99,16 @@ def test_methods_that_ran_on_fewer_datasets_are_named():
         if column == "gpr":
             cell.values = {}
     assert not any(note.startswith("on fewer datasets") for note in board(table).notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "heads"),
+    [([], ["method", "dataset"]), (["--show", "ours"], ["method", "dataset"]), (["--compare"], ["dataset"])],
+)
+def test_the_command_prints_each_part_once(capsys, tmp_path, more, heads):
+    assert main(["tables", "leaderboard", "--results", str(tmp_path), "--format", "markdown", *more]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    below = [lines[i - 1] for i, line in enumerate(lines) if line.startswith("| ---")]
+    assert [line.split(" | ")[0].strip("| ") for line in below if "table" not in line][
+        : len(heads) + 1
+    ] == heads
