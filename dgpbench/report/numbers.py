@@ -42,6 +42,18 @@ def gap_of(cell: Cell, ours: Summary | None) -> Difference | None:
     return difference(ours, found.value, found.error)
 
 
+def cell_numbers(cell: Cell, ours: Summary | None) -> dict[str, float | None]:
+    """Splits of a cell by how they ended, then our number: the same names in every csv."""
+    return {
+        "n_done": len(cell.values),
+        "n_expected": cell.expected,
+        "n_failed": len(cell.failed),
+        "n_community": cell.community,
+        "mean": ours.mean if ours else None,
+        "stderr": ours.error if ours else None,
+    }
+
+
 def cell_frame(table: Table) -> pd.DataFrame:
     """Every cell as one line of numbers: what --format csv prints."""
     import pandas as pd
@@ -65,12 +77,7 @@ def cell_frame(table: Table) -> pd.DataFrame:
                 "overrides": " ".join(cell.place.overrides),
                 "metric": cell.place.metric,
                 "config_key": cell.config_key,
-                "n_done": len(cell.values),
-                "n_expected": cell.expected,
-                "n_failed": len(cell.failed),
-                "n_community": cell.community,
-                "mean": ours.mean if ours else None,
-                "stderr": ours.error if ours else None,
+                **cell_numbers(cell, ours),
                 "bold": column in bold["ours"][row],
                 "shapiro_w_median": w.mean if w else None,
                 "published": found.value if found else None,

@@ -35,12 +35,7 @@ def columns_grid(comparison: Comparison) -> Grid:
         lines.append(
             {
                 "column": column,
-                "model": config["model"]["name"],
-                "inference": config["inference"]["name"],
-                "protocol": config["protocol"]["name"],
-                "settings": settings_text(config),
-                "budget": budget_text(config),
-                "precision": precision_text(config),
+                **in_words(config),
                 "training s": training_seconds(comparison, column) or math.nan,
                 "all s": training_seconds(comparison, column, "wall") or math.nan,
                 "tuned": tuned_text([unit.record for unit in units]),
@@ -54,6 +49,17 @@ def columns_grid(comparison: Comparison) -> Grid:
     data = data[[c for c in data if c in ("column", "settings") or (data[c].astype(str) != "").any()]]
     formats = {"training s": ".3g", "all s": ".3g"}
     return plain("What the columns are", data, formats, name="comparison-columns", notes=notes)
+
+
+def in_words(config: dict) -> dict[str, str]:
+    """A config as a reader may want it: names, settings that are not the default, budget, precision."""
+    names = {group: config[group]["name"] for group in ("model", "inference", "protocol")}
+    return {
+        **names,
+        "settings": settings_text(config),
+        "budget": budget_text(config),
+        "precision": precision_text(config),
+    }
 
 
 def precision_text(config: dict) -> str:

@@ -10,16 +10,12 @@ import pandas as pd
 
 from dgpbench.report import missing
 from dgpbench.report.cells import Cell
-from dgpbench.report.comparison.columns import (
-    columns_grid,
-    precision_text,
-    settings_text,
-    training_seconds,
-)
-from dgpbench.report.comparison.fair import DIFFERENT, budget_text, marks, uneven
+from dgpbench.report.comparison.columns import columns_grid, in_words, training_seconds
+from dgpbench.report.comparison.fair import DIFFERENT, marks, uneven
 from dgpbench.report.comparison.fill import Comparison, logarithms
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
 from dgpbench.report.notes import failures
+from dgpbench.report.numbers import cell_numbers
 from dgpbench.report.others import others_note
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
@@ -228,23 +224,13 @@ def frame(comparison: Comparison) -> pd.DataFrame:
                 "dataset": row,
                 "column": column,
                 "metric": comparison.metric.name,
-                "n_done": len(cell.values),
-                "n_expected": cell.expected,
-                "n_failed": len(cell.failed),
-                "n_community": cell.community,
-                "mean": summary.mean if summary else None,
-                "stderr": summary.error if summary else None,
+                **cell_numbers(cell, summary),
                 "n_common": common.n if common else 0,
                 "mean_common": common.mean if common else None,
                 "bold": column in _bold(comparison, row),
                 "training_seconds": fmean(spent) if spent else None,
                 "seconds": fmean(wall) if wall else None,
-                "model": config["model"]["name"],
-                "inference": config["inference"]["name"],
-                "protocol": config["protocol"]["name"],
-                "settings": settings_text(config),
-                "budget": budget_text(config),
-                "precision": precision_text(config),
+                **in_words(config),
                 "config_key": cell.config_key,
                 "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
             }
