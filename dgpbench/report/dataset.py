@@ -75,7 +75,16 @@ ACCURACY = Quantity(
     ("accuracy", "error_rate"),
     (("test_accuracy", "most probable class"),),
 )
-QUANTITIES = (LOGLIK, RMSE, ACCURACY)
+CRPS = Quantity(
+    "CRPS",
+    "continuous ranked probability score",
+    ("crps",),
+    (("test_crps", "exact mixture"),),
+    "lower",
+    ".4g",
+)
+AUC = Quantity("AUC", "area under the ROC curve", ("auc",), (("test_auc", "class probabilities"),))
+QUANTITIES = (LOGLIK, RMSE, CRPS, ACCURACY, AUC)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,20 @@ def test_kin8nm_in_original_units_best_first():
         assert shown_once == pytest.approx(math.sqrt(value) * math.exp(-1.333), rel=0.01)
 
 
+def test_crps_and_auc_have_lists_in_their_own_units():
+    own = units("dsvi2017_dgp2", "kin8nm", [0.03, 0.05], metric="test_crps")
+    data = grids("kin8nm", own)["kin8nm-CRPS"].data
+    assert list(data.value) == sorted(data.value) and data.value.iloc[0] == pytest.approx(0.0355, abs=1e-4)
+    assert data[data.source == "ours: dsvi2017_dgp2"].value.item() == pytest.approx(0.04)
+    printed = [line for line in lines() if (line.dataset, line.metric) == ("kin8nm", "crps")]
+    assert len(data) == len(printed) + 1
+    pol = grids("pol")["pol-CRPS"].data  # printed in standardised units: 0.040 deviations of the targets
+    assert pol[pol.model == "ppgpr ppgpr"].value.item() == pytest.approx(0.040 * 41.72, rel=1e-3)
+    areas = grids("higgs")["higgs-AUC"].data
+    assert set(areas.units) == {"area under the ROC curve, probabilities of classes"}
+    assert areas.value.iloc[0] == 0.885 and areas.model.iloc[0] == "dnn"
+
+
 def test_names_of_publications_and_of_the_catalogue_are_one():
     assert grids("wine_red").keys() == grids("winered").keys()
     assert known("wine_red") and known("sarcos") and known("airfoil") and not known("nothing")
@@ -66,6 +80,8 @@ def test_numbers_of_another_unit_have_a_list_of_their_own():
         "song-log-likelihood-standardised",
         "song-RMSE",
         "song-RMSE-standardised",
+        "song-CRPS",
+        "song-CRPS-standardised",
     ]
     images = grids("mnist")["mnist-log-likelihood-image"].data
     assert set(images.units) == {"nat per image"} and set(images.protocol) == {"cde-mnist"}
