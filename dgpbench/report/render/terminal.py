@@ -1,4 +1,5 @@
-"""A grid in the terminal. What is too wide for it is split into blocks of columns; numbers never wrap.
+"""A grid in the terminal. What is too wide for it is split into blocks of columns; numbers never wrap. Words
+that alone are too much stand below their line, beside no other.
 
 Lines are set here and not by rich, whose tables took a fifth of the time of `dgpbench tables`.
 """
@@ -12,7 +13,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from dgpbench.plain_text import visible
-from dgpbench.report.grid import Entry, Grid, Line
+from dgpbench.report.grid import NOTHING, Entry, Grid, Line
 
 WORDS = 30  # characters of a column of words; longer ones are wrapped where room is short
 GAP = "  "  # between columns
@@ -36,8 +37,11 @@ def _lines(grid: Grid, width: int | None, coloured: bool) -> Iterable[str]:
     yield from (styled(line, "bold") for line in _wrapped(grid.title, width))
     if grid.caption:
         yield from (styled(line, "dim") for line in _wrapped(grid.caption, width))
-    for columns in _blocks(grid, width):
-        for pieces in _rows(grid, columns, width):
+    blocks, below = _blocks(grid, width), list[int]()
+    if all(grid.textual(i) for columns in blocks[1:] for i in columns):
+        blocks, below = blocks[:1], [i for columns in blocks[1:] for i in columns]
+    for columns in blocks:
+        for pieces in _rows(grid, columns, width, below):
             line = "".join(styled(text, *looks) for text, looks in pieces)
             yield line if coloured else line.rstrip()
     for note in grid.notes:
@@ -88,8 +92,10 @@ def _head_widths(grid: Grid) -> list[int]:
     ]
 
 
-def _rows(grid: Grid, columns: Sequence[int], width: int | None) -> Iterable[list[Piece]]:
-    """The lines of a block of columns, its head first."""
+def _rows(
+    grid: Grid, columns: Sequence[int], width: int | None, below: Sequence[int]
+) -> Iterable[list[Piece]]:
+    """The lines of a block of columns, its head first, and below each the words of columns without room."""
     heads, words = _head_widths(grid), {i for i in columns if grid.textual(i)}
     sizes = {i: _longest(grid, i) for i in columns}
     if width is not None:
@@ -101,8 +107,15 @@ def _rows(grid: Grid, columns: Sequence[int], width: int | None) -> Iterable[lis
             sizes[i], spare = size + more, spare - more
     names = [((grid.columns[i],), i) for i in columns]
     yield _row([(head, ("bold",)) for head in grid.heads], heads, names, sizes, words, ("bold",))
+    yield from _below([grid.columns[i] for i in below], width, ("bold",))
     for line in grid.lines:
         yield from _line(line, columns, heads, sizes, words)
+        told = [text for i in below if (text := _plain(line.entries[i])) not in ("", NOTHING)]
+        yield from _below(told, width, KINDS.get(line.kind, ()))
+
+
+def _below(texts: Sequence[str], width: int | None, looks: tuple[str, ...]) -> Iterable[list[Piece]]:
+    return ([(text, looks)] for text in _wrapped(f"    {' | '.join(texts)}", width) if texts)
 
 
 def _line(line: Line, columns, heads, sizes, words) -> Iterable[list[Piece]]:
