@@ -6,13 +6,16 @@ import argparse
 import errno
 import importlib
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dgpbench import __version__
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
+from dgpbench.plain_text import visible
 
 # Each verb's module has add_parser(subparsers) and main(args) -> exit code.
 VERBS = {
@@ -93,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"dgpbench: error: {message}" if code < 128 else f"dgpbench: {message}", file=sys.stderr)
+    shown = visible(message)  # it may quote what others wrote
+    print(f"dgpbench: error: {shown}" if code < 128 else f"dgpbench: {shown}", file=sys.stderr)
     return code
 
 
@@ -118,6 +122,10 @@ def _dispatch(argv: list[str]) -> int:
 
 def run_verb(verb: str, argv: list[str]) -> int:
     """Parse the words of a verb, itself the first of them, and run it."""
+    for before, word in pairwise(argv):
+        if not word or re.fullmatch("--[a-z-]+=", word):
+            name = word.rstrip("=") or (before if before.startswith("-") else "an argument")
+            raise UserError(f"{name} is empty; give it a value or leave it out; see `dgpbench {verb} --help`")
     module = importlib.import_module(VERBS[verb][0])
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))

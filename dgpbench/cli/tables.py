@@ -86,6 +86,8 @@ def main(args: argparse.Namespace) -> int:
     wanted = [specs.load(name, args.variant, args.config_dir) for name in names]
     units = scan(folder, reference=reference_of(args, folder))
     tables = tables_of(wanted, units, folder) if given else all_tables(units, folder)
+    if wanted and "all" not in args.names and (args.compare or args.show == "published"):
+        _check_published(tables)
     if args.missing:
         from dgpbench.report.missing import commands
 
@@ -114,6 +116,10 @@ def _renew(args: argparse.Namespace) -> int:
 
     if args.names or args.missing or any(getattr(args, name) for name in VIEWS):
         raise UserError("--renew takes a page that says itself what it shows; leave tables and views out")
+    if args.format != "table" or args.config_dir:
+        raise UserError(
+            "--renew writes Markdown of the tables of dgpbench; leave --format and --config-dir out"
+        )
     folder = results_to_read(args.results)
     pages = Pages(scan(folder, reference=reference_of(args, folder)), folder)
     changed = renew_file(Path(args.renew), pages)
@@ -143,6 +149,17 @@ def _check(args: argparse.Namespace, datasets: list[str]) -> None:
         raise UserError(f"--{given[0]} needs a table, e.g. dgpbench tables S7 --{given[0]}; or the word all")
     if args.missing and ({*given} - {"variant"} or args.format != "table"):
         raise UserError("--missing prints commands and nothing else; leave the other views and --format out")
+
+
+def _check_published(tables: list) -> None:
+    from dgpbench.errors import UserError
+
+    for table in tables:
+        if not any(cell.published for cell in table.cells.values()):
+            raise UserError(
+                f"nothing is published of {' '.join([table.spec.name, *table.spec.chosen])}; leave --compare "
+                "and --show published out"
+            )
 
 
 def _grids(table, args: argparse.Namespace) -> list:

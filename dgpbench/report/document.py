@@ -173,7 +173,7 @@ def renew_file(path: Path, pages: Pages) -> bool:
     try:
         old = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the page {path}: {error}") from None
+        raise UserError(f"cannot read the page {path}: {getattr(error, 'strerror', None) or error}") from None
     try:
         new = renewed(old, pages)
     except UserError as error:

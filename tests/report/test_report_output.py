@@ -18,9 +18,10 @@ from dgpbench.cli import main
 from dgpbench.config import config_key
 from dgpbench.report import specs
 from dgpbench.report.compare import comparison
+from dgpbench.report.dataset import everything
 from dgpbench.report.grid import number, with_error
 from dgpbench.report.load import load_tables
-from dgpbench.report.render import render
+from dgpbench.report.render import render, terminal
 from dgpbench.report.render.latex import escape
 from dgpbench.report.views import side_by_side
 from dgpbench.store.reference import export
@@ -72,6 +73,19 @@ def test_table_in_the_terminal(capsys, results):
     )
     lines = [x for x in narrow.stdout.splitlines() if x.startswith(("boston", "naval"))]
     assert len(lines) > 4 and max(map(len, lines)) <= 90  # blocks of columns, nothing wrapped
+
+
+def test_a_narrow_terminal_keeps_words_beside_their_number():
+    """Provenance stood hundreds of lines below its number, as a block of columns of its own."""
+    (grid,) = (g for g in everything("kin8nm", ()) if g.name == "kin8nm-log-likelihood")
+    lines = list(terminal._lines(grid, 80, False))
+    assert max(map(len, lines)) <= 80 and sum(line.startswith("model ") for line in lines) == 1
+    assert lines[3] == "    source | estimator | protocol | remark"
+    (at,) = (i for i, line in enumerate(lines) if "salimbeni2017dsvi S7" in line and "1.34" in lines[i - 1])
+    assert lines[at - 1].split() == ["dgp2", "vi", "1.340", "(0.010)", "20"]
+    assert lines[at] == "    salimbeni2017dsvi S7 | mixture of samples | dsvi | reading checked"
+    wide = list(terminal._lines(grid, 240, False))
+    assert not any(line.startswith("    ") for line in wide) and "estimator" in wide[2]
 
 
 def test_missing_prints_commands_only(capsys, results):
@@ -180,6 +194,13 @@ def test_bad_input_is_one_line_with_the_nearest_name(capsys, tmp_path):
         (["--results", str(tmp_path / "none")], "no results folder"),
         (["--stats"], "--stats needs a table"),
         (["S7", "--missing", "--format", "csv"], "--missing prints commands"),
+        (["--renew", "page.md", "--format", "csv"], "leave --format and --config-dir out"),
+        (["--renew", "page.md"], "cannot read the page page.md: No such file or directory"),
+        (["S7", "leaderboard", "--compare"], "nothing is published of leaderboard; leave --compare and"),
+        (
+            ["leaderboard", "--variant", "rmse", "--show", "published"],
+            "nothing is published of leaderboard rmse",
+        ),
     ):
         assert main(["tables", *words]) == 2
         err = capsys.readouterr().err
