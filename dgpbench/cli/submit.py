@@ -58,7 +58,7 @@ def main(args: argparse.Namespace) -> int:
         raise UserError(f"no records in {source}; give a results folder, which holds one folder per dataset")
     place = "" if args.check or not taken else f", written to {target}; add that file by a pull request"
     if taken and not args.check:
-        publish(taken, target)
+        publish(taken, target, anew=True)
     bare = sum(not unit.is_recomputed for unit in taken)
     told = f" ({bare:,} without predictions: metrics not recomputed)" if bare else ""
     count = "1 record is" if len(taken) == 1 else f"{len(taken):,} records are"

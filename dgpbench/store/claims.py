@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -23,6 +24,8 @@ def size_problems(record: dict, entry: dict) -> Iterator[str]:
     if not train or not test or not sizes.get("inputs") or not sizes.get("outputs"):
         yield "it does not say how many rows, inputs and outputs it was trained and tested on"
         return
+    if sizes["outputs"] != 1 and not entry.get("image") and not entry.get("generator"):
+        yield f"it has {sizes['outputs']:,} outputs, and the data have 1"
     facts = entry if entry.get("data_sha256") else entry | record["config"]["dataset"]
     levels = facts.get("level") is not None  # n counts the rows of the highest alone
     rows, inputs = None if levels else facts.get("n"), facts.get("d")
@@ -83,18 +86,28 @@ def time_problems(record: dict) -> Iterator[str]:
         yield f"it took {steps:,} training steps, and its budget is {wanted:,}"
     if wanted and not steps and not own and not cfg["model"].get("closed_form"):
         yield "it does not say how many training steps it took"
-    whole = not training.get("resumed_from")  # else its times are those of the last part
+    begun = max(training.get("resumed_from") or [0])  # else its times are those of the last part
+    whole, part = not training.get("resumed_from"), (steps or 0) - begun
+    if begun and part <= 0:
+        yield f"it says that it resumed from step {begun:,}, and that it took {steps or 0:,}"
     if whole and steps and seconds and record["steps_per_second"]:
         if not 0.5 < record["steps_per_second"] * seconds / steps < 2:
             yield "its steps, seconds and steps per second do not fit together"
     if wall is None:
         yield "it does not say how long it ran"
-    elif wall < SHORTEST_RUN or (whole and steps and wall < SHORTEST_STEP * steps):
+    elif wall < SHORTEST_RUN or wall < SHORTEST_STEP * part:
         of = f" of {steps:,} steps" if steps else ""
         yield f"it ran for {wall:g} seconds, which is too short for any run{of}"
     elif whole and seconds and wall < 0.99 * seconds:
         yield "it trained longer than it ran"
+    elif max(record["predict_seconds"] or 0, record["evaluate_seconds"] or 0) > wall:
+        yield "it was evaluated for longer than it ran"
+    for name in ("seconds", "cpu_seconds"):
+        if training.get(name) is not None and training[name] < SHORTEST_STEP * part:
+            yield f"training.{name} is {training[name]:g}, which is too short for {part:,} steps"
     finished = datetime.fromisoformat(record["finished"]).astimezone(timezone.utc)
+    if wall is not None and wall > (finished - EARLIEST).total_seconds() >= 0:
+        yield f"it ran for {wall:g} seconds, and would have begun before {EARLIEST.year}"
     if finished > datetime.now(timezone.utc) + CLOCKS:
         yield "it finishes in the future"
     if finished < EARLIEST:
@@ -105,6 +118,8 @@ def text_problems(record: dict) -> Iterator[str]:
     """Texts that are too long, or hold what a terminal would obey."""
     if record["reason"] is not None:
         yield "it is done and has a reason why it is not"
+    if record["git_commit"] and not re.fullmatch(r"[0-9a-f]{40}\+?", record["git_commit"]):
+        yield "git_commit is no commit"
     if sum(map(len, record["notes"])) > NOTES:
         yield f"its notes are longer than {NOTES:,} characters"
     short = {**record, "training": {k: v for k, v in record["training"].items() if k != "trace"}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from dgpbench.store.untrusted import check_depth
@@ -89,8 +89,8 @@ def _check_mapping(field: str, values: dict, fits) -> None:
 
 def _check_time(text: str) -> None:
     try:
-        datetime.fromisoformat(text[:40])
-    except ValueError:
+        datetime.fromisoformat(text[:40]).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
         raise ValueError("field finished is no time") from None
 
 
@@ -130,6 +130,7 @@ KNOWN: dict[str, dict[str, Callable[[Any], bool]]] = {
     "training": {
         **dict.fromkeys(("seconds", "cpu_seconds", "steps"), _is_amount),
         "trace": _is_trace,
+        "resumed_from": lambda v: isinstance(v, list) and all(type(step) is int for step in v),
     },
     "details": {"pit_histogram": _numbers, "reliability": _is_reliability},
 }

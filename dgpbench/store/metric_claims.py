@@ -18,6 +18,7 @@ NUMBERS = (
     *("test_coverage95", "test_pit_ks"),
 )
 CLASSES = ("test_loglik", "test_accuracy", "test_error", "test_brier", "test_ece")
+OF_TRUTH = ("test_kl_to_truth", "test_kl_to_truth_se")  # of generated data, whose density is known
 REQUIRED = {  # by task, and of images
     "regression": (*NUMBERS, "shapiro_w_median"),
     "counts": (*NUMBERS, "test_deviance"),
@@ -30,8 +31,7 @@ REQUIRED = {  # by task, and of images
 }
 OTHERS = (
     *("test_loglik_kde", "test_loglik_kde_std", "test_loglik_mc_se", "train_loglik_mc_se"),
-    *("shapiro_w_median", "test_auc", "test_kl_to_truth", "test_kl_to_truth_se", "elbo", "elbo_se"),
-    "likelihood_variance",
+    *("shapiro_w_median", "test_auc", "elbo", "elbo_se", "likelihood_variance", *OF_TRUTH),
 )
 KNOWN = {name for names in REQUIRED.values() for name in names} | set(OTHERS)
 OF_LAYERS = re.compile(r"var_f[1-9][0-9]?_at_0")
@@ -43,6 +43,7 @@ POSITIVE = ("test_rmse", "test_rmse_std", "test_crps", "test_crps_std", "likelih
 NOT_NEGATIVE = ("test_brier", "test_loglik_mc_se", "train_loglik_mc_se", "test_kl_to_truth_se", "elbo_se")
 SAME = 1e-4  # relative: one deviation of the targets maps all metrics of a record
 SPREAD = 0.5  # how far a training set's log deviation may be from the whole data's
+LARGEST, SMALLEST = 1e15, 1e-12  # any metric; errors in deviations of the targets: numbers have 16 digits
 EQUAL = 1e-6  # of shares and of sums that are kept as they are computed
 FLOOR = 1e-6  # the least variance of Gaussian noise (gp/parameters.py): densities are no higher than its peak
 HIGHEST = 20.0  # nat per output: a density as narrow as 1e-9 deviations of the targets
@@ -51,16 +52,28 @@ OF_BRIER, OF_BRIER_OF_TWO = 1.22, 2.45  # -log p is at least so many times the B
 BINS = 10  # of a PIT histogram
 
 
+def kind_of(record: dict) -> str:
+    """The task of a record, or images."""
+    dataset = record["config"]["dataset"]
+    return "images" if dataset.get("image") else str(dataset.get("task"))
+
+
 def metric_problems(record: dict, entry: dict) -> Iterator[str]:
     """What is wrong with a record's metrics, the plainest first; `entry`: its dataset in the catalogue."""
     metrics, task = record["metrics"], record["config"]["dataset"].get("task")
-    kind = "images" if record["config"]["dataset"].get("image") else task
+    kind = kind_of(record)
+    for name in ("task", "image"):
+        if record["config"]["dataset"].get(name) != entry.get(name):
+            yield f"dataset.{name} is not that of the catalogue"
+            return
     validated = bool(record["config"]["protocol"].get("validation"))
     for name in metrics:
         plain = re.sub("^valid_", "test_", name) if validated else name  # of the rows held out as well
         if plain not in KNOWN and not OF_LAYERS.fullmatch(name):
             yield f"there is no metric {name}"
-    if lacking := [name for name in REQUIRED.get(str(kind), ()) if metrics.get(name) is None]:
+        elif plain in _foreign(kind) or plain in OF_TRUTH and not entry.get("generator"):
+            yield f"{name} is no metric of {record['dataset']}"
+    if lacking := [name for name in REQUIRED[kind] if metrics.get(name) is None]:
         yield f"it has no {', '.join(lacking)}"
         return
     yield from _range_problems(metrics)
@@ -78,6 +91,13 @@ def metric_problems(record: dict, entry: dict) -> Iterator[str]:
         yield from _scale_problems(record, entry.get("target_std"))
 
 
+def _foreign(kind: str) -> set[str]:
+    """Metrics of other tasks alone."""
+    others = {name for task, names in REQUIRED.items() if task != kind for name in names}
+    shared = {*REQUIRED[kind], *OTHERS}
+    return (others - shared) | (set() if kind in ("binary", "multiclass") else {"test_auc"})
+
+
 def _range_problems(metrics: dict) -> Iterator[str]:
     """Metrics outside of what they can be; those that are missing say nothing."""
     for name, value in metrics.items():
@@ -89,6 +109,10 @@ def _range_problems(metrics: dict) -> Iterator[str]:
             yield f"{name} is {value:g}, and cannot be negative"
         if name in POSITIVE and value <= 0:
             yield f"{name} is {value:g}, and must be above 0"
+        if abs(value) > LARGEST:
+            yield f"{name} is {value:g}, and no run gives more than {LARGEST:g}"
+        if name in ("test_rmse_std", "test_crps_std") and 0 < value < SMALLEST:
+            yield f"{name} is {value:g}, and numbers of 16 digits give no less than {SMALLEST:g}"
 
 
 def _is_count(share: float, rows: int) -> bool:

@@ -47,11 +47,11 @@ def portable(record: dict) -> dict:
     return {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
 
 
-def publish(units: Iterable[Unit], path: str | Path) -> int:
+def publish(units: Iterable[Unit], path: str | Path, anew: bool = False) -> int:
     """Add records to a reference file; returns how many are new there.
 
-    What is there stays: a record gives way only if it is not done and the new one of its key is. New
-    traces are thinned.
+    What is there stays, unless `anew`: a record gives way only if it is not done and the new one of its key
+    is. New traces are thinned.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def publish(units: Iterable[Unit], path: str | Path) -> int:
         new = {}
         for unit in units:
             standing = held.get(unit.record["key"])
-            if standing is None or (not _done(standing) and _done(unit)):
+            if anew or standing is None or (not _done(standing) and _done(unit)):
                 new[unit.record["key"]] = Unit(thinned(unit.record), unit.path)
         if new:
             export((held | new).values(), path)

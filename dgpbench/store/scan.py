@@ -20,6 +20,7 @@ from dgpbench.store.schema import SCHEMA_VERSION, validate_record
 from dgpbench.store.untrusted import MAX_BYTES, open_regular, parse_json, read_regular
 
 Warn = Callable[[str], None]
+BAD_LINES = 1000  # after so many nothing more is read: a small .gz can hold lines without end
 RECOMPUTED = "submit: metrics recomputed from predictions"  # a note that `submit` gives
 _TRACE = re.compile(rb'"trace": \[\[[-+0-9eE., \[\]nul]*\]\]')  # as we write it: numbers, null and brackets
 
@@ -184,6 +185,8 @@ def packed_units(folder: Path, warn: Warn = to_stderr, traces: bool = True) -> I
                     record = parse(line, traces)
                 except ValueError as error:
                     bad.append(f"line {number} cannot be read and is left out: {error}")
+                    if len(bad) == BAD_LINES:
+                        raise ValueError(f"{BAD_LINES:,} of its lines are no records") from None
                     continue
                 read.append(record)
                 yield Unit(record, path)

@@ -6,7 +6,8 @@ its notes if its metrics were computed again from predictions, and its deviation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,11 +20,14 @@ from dgpbench.config.tree import options, read_option
 from dgpbench.errors import UserError
 from dgpbench.store.claims import size_problems, text_problems, time_problems
 from dgpbench.store.layout import RECORD
-from dgpbench.store.metric_claims import metric_problems
+from dgpbench.store.metric_claims import kind_of, metric_problems
+from dgpbench.store.read import predictions
 from dgpbench.store.scan import RECOMPUTED, Unit, packed_lines, parse, read_record, scan_own
 from dgpbench.store.trust import check_record, code_packages
-from dgpbench.store.verify import file_problems
+from dgpbench.store.verify import column_problems, file_problems
 from dgpbench.store.write import PREDICTIONS
+
+REFUSALS = 1000  # after so many nothing more is read: a small .gz can hold lines without end
 
 
 class Refusal(NamedTuple):
@@ -36,7 +40,14 @@ def check(source: Path, held: Iterable[str]) -> tuple[list[Unit], list[Refusal]]
     refused: list[Refusal] = []
     taken: dict[str, Unit] = {}
     known = set(held)
-    for unit, place in _units(source, lambda place, reason: refused.append(Refusal(place, reason))):
+    for found in _units(source):
+        if len(refused) == REFUSALS:
+            refused.append(Refusal(str(source), f"{REFUSALS:,} refusals are enough: the rest was not read"))
+            break
+        if isinstance(found, Refusal):
+            refused.append(found)
+            continue
+        unit, place = found
         reason = next(_problems(unit, known | set(taken)), None)
         if reason is None:
             taken[unit.record["key"]] = _as_found(unit)
@@ -45,11 +56,13 @@ def check(source: Path, held: Iterable[str]) -> tuple[list[Unit], list[Refusal]]
     return list(taken.values()), refused
 
 
-def _units(source: Path, refuse: Callable[[str, str], None]) -> Iterator[tuple[Unit, str]]:
-    """Records with their places; those that cannot be read are refused."""
+def _units(source: Path) -> Iterator[tuple[Unit, str] | Refusal]:
+    """Records with their places; refusals of those that cannot be read."""
     if source.is_dir() and not (source / RECORD).is_file():
-        for unit in scan_own(source, lambda text: refuse(str(source), text)):
+        unreadable: list[str] = []
+        for unit in scan_own(source, unreadable.append):
             yield unit, str(unit.path)
+        yield from (Refusal(str(source), text) for text in unreadable)
     elif source.is_dir() or source.name == RECORD:
         folder = source if source.is_dir() else source.parent
         try:
@@ -57,16 +70,16 @@ def _units(source: Path, refuse: Callable[[str, str], None]) -> Iterator[tuple[U
             if record:
                 yield Unit(record, folder / RECORD), str(folder / RECORD)
         except (OSError, ValueError) as error:
-            refuse(str(folder / RECORD), str(error))
+            yield Refusal(str(folder / RECORD), str(error))
     elif source.name.endswith(".jsonl.gz") and source.is_file():
         try:
             for number, line in enumerate(packed_lines(source), 1):
                 try:
                     yield Unit(parse(line), source), f"{source}, line {number}"
                 except ValueError as error:
-                    refuse(f"{source}, line {number}", str(error))
-        except (OSError, EOFError, ValueError) as error:
-            refuse(str(source), f"it cannot be read to its end: {error}")
+                    yield Refusal(f"{source}, line {number}", str(error))
+        except (OSError, EOFError, ValueError, zlib.error) as error:
+            yield Refusal(str(source), f"it cannot be read to its end: {error}")
     else:
         raise UserError(f"no records in {source}; give a results folder, a {RECORD} or a .jsonl.gz file")
 
@@ -85,6 +98,7 @@ def _problems(unit: Unit, known: set[str]) -> Iterator[str]:
         yield str(error)
         return
     yield from text_problems(record)
+    yield from _name_problems(record["config"])
     path = options("dataset").get(record["dataset"])
     entry = read_option(record["dataset"], path) if path else {}
     if not path or "path" in entry:  # a file of one's own
@@ -98,8 +112,28 @@ def _problems(unit: Unit, known: set[str]) -> Iterator[str]:
         yield from problems
     if not unit.is_reference:
         yield from file_problems(unit)
+        if PREDICTIONS in record["files"]:
+            yield from column_problems(kind_of(record), predictions(unit))
     if record["key"] in known:
         yield "a record of this key is here already"
+
+
+def _name_problems(cfg: dict) -> Iterator[str]:
+    """Names that dgpbench does not have, or has for other code: lists of a dataset show them."""
+    model, inference, protocol = (cfg[group]["name"] for group in ("model", "inference", "protocol"))
+    if model not in options("model"):
+        yield f"there is no model {model}; only models of dgpbench are taken"
+        return
+    if protocol not in options("protocol"):
+        yield f"there is no protocol {protocol}"
+    own = _composed(f"model={model}")
+    if cfg["model"].get("_target_") != own["model"]["_target_"]:
+        yield f"its model is no {model}, which is {own['model']['_target_']}"
+    depth, named = (values["model"].get("layers", []).count("gp") for values in (cfg, own))
+    if depth != named:
+        yield f"it has {depth} GP layers, and {model} has {named}; name the model that has so many"
+    if inference not in (own["inference"]["name"], *options("inference")):
+        yield f"there is no inference {inference} of model {model}"
 
 
 def _as_found(unit: Unit) -> Unit:
@@ -149,7 +183,11 @@ def _experiment_problems(record: dict) -> Iterator[str]:
 
 
 @lru_cache(maxsize=256)
+def _composed(word: str) -> dict:
+    return compose([word])
+
+
 def _groups(experiment: str) -> dict[str, str]:
     """Names of the model, the inference and the protocol of an experiment."""
-    cfg = compose([f"experiment={experiment}"])
+    cfg = _composed(f"experiment={experiment}")
     return {group: cfg[group]["name"] for group in ("model", "inference", "protocol")}

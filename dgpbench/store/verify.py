@@ -16,6 +16,14 @@ from dgpbench.store.read import PARAMS, PREDICTIONS
 from dgpbench.store.scan import Unit, packed_units, scan_own
 from dgpbench.store.trust import check_config, check_keys, code_packages
 
+OF_NUMBERS, OF_CLASSES = ("row", "output", "y", "mean", "log_density", "pit"), ("row", "y", "predicted")
+COLUMNS = {  # of predictions, by task, and of images
+    "regression": (*OF_NUMBERS, "shapiro_w"),
+    "counts": OF_NUMBERS,
+    "binary": OF_CLASSES,
+    "multiclass": OF_CLASSES,
+    "images": ("row", "log_density", "squared_error"),
+}
 TOLERANCE = 1e-6  # relative: predictions are stored in original units, metrics come from standardised ones
 
 
@@ -89,6 +97,22 @@ def row_problems(sizes: dict, predictions: dict[str, np.ndarray]) -> Iterator[st
         yield f"sizes.n_test is {stated}, but {PREDICTIONS} has {lines} rows, {different} of them different"
 
 
+def column_problems(kind: str, predictions: dict[str, np.ndarray]) -> Iterator[str]:
+    """Columns without which the metrics of a task do not follow, and those of other tasks, which `recompute`
+    would take instead."""
+    needed = COLUMNS[kind]
+    if lacking := [name for name in needed if name not in predictions]:
+        yield f"{PREDICTIONS} has no {', '.join(lacking)}"
+        return
+    if foreign := {"predicted", "squared_error"} & set(predictions) - set(needed):
+        yield f"{PREDICTIONS} has {', '.join(sorted(foreign))}, which is none of {kind}"
+    for name in needed:
+        if predictions[name].dtype.kind not in "iuf" or not np.isfinite(predictions[name]).all():
+            yield f"{name} of {PREDICTIONS} holds what is no finite number"
+    if predictions["row"].dtype.kind == "f" or min(predictions["row"], default=0) < 0:
+        yield f"row of {PREDICTIONS} holds what is no row number"
+
+
 def disagreements(metrics: dict, predictions: dict[str, np.ndarray]) -> Iterator[str]:
     """Metrics that are not those of the stored predictions."""
     try:
@@ -136,4 +160,6 @@ def _close(stated: float | None, value: float | None, predictions: dict[str, np.
         return stated is value
     largest = float(np.abs(predictions["y"]).max()) if "y" in predictions else 0.0
     rounding = 1e-12 * largest  # of differences between large numbers
-    return bool(abs(stated - value) <= TOLERANCE * max(abs(stated), abs(value)) + rounding)
+    return bool(
+        np.isfinite(value) and abs(stated - value) <= TOLERANCE * max(abs(stated), abs(value)) + rounding
+    )

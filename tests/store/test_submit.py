@@ -13,6 +13,7 @@ from dgpbench.config import compose, deviations
 from dgpbench.data import load_split
 from dgpbench.report.load import load_tables
 from dgpbench.store.claims import division
+from dgpbench.store.scan import packed_units
 from dgpbench.store.seal import dumps_line
 from dgpbench.store.submit import check
 
@@ -79,6 +80,14 @@ def with_metrics(**changed):
 
 def with_fields(**changed):
     return lambda record: {**record, **changed}
+
+
+def with_config(group, **changed):
+    def forge(record):
+        record["config"][group] |= changed
+        return keyed({**record, group: record["config"][group]["name"]})
+
+    return forge
 
 
 def with_sizes(**changed):
@@ -151,6 +160,40 @@ FORGERIES = {
         deviations=["model.layers=[5] (experiment: [])"]
     ): "said to deviate by model.layers=[5], which",
     of_another_experiment: "its model is sgp, that of experiment dsvi2017_dgp2 is dgp2, and it does not",
+    with_config("model", name="best of all"): "there is no model best of all; only models of dgpbench",
+    with_config("model", name="dgp3"): "it has 1 GP layers, and dgp3 has 3; name the model that has so many",
+    with_config("model", name="random_forest"): "its model is no random_forest, which is dgpbench.models.",
+    with_config("model", _target_="dgpbench.models.none.Thing"): "its model is no sgp, which is",
+    with_config("inference", name="magic"): "there is no inference magic of model sgp",
+    with_config("protocol", name="=cmd"): "there is no protocol =cmd",
+    with_config("dataset", task="counts"): "dataset.task is not that of the catalogue",
+    with_config("dataset", image=[1, 1]): "dataset.image is not that of the catalogue",
+    with_sizes(outputs=2): "it has 2 outputs, and the data have 1",
+    with_metrics(test_accuracy=1.0): "test_accuracy is no metric of boston",
+    with_metrics(test_auc=1.0): "test_auc is no metric of boston",
+    with_metrics(test_kl_to_truth=0.0): "test_kl_to_truth is no metric of boston",
+    with_metrics(test_loglik_mc_se=1e300): "test_loglik_mc_se is 1e+300, and no run gives more than 1e+15",
+    with_metrics(
+        test_rmse=1e-250, test_crps=1e-250
+    ): "test_rmse_std is 1.08858e-251, and numbers of 16 digits give no less",
+    with_fields(
+        training={"steps": 20000, "seconds": 100.0, "cpu_seconds": 1e-9}
+    ): "training.cpu_seconds is 1e-09",
+    with_fields(
+        training={"steps": 20000, "seconds": 1e-3}, steps_per_second=2e7
+    ): "training.seconds is 0.001, which is too short for 20,000 steps",
+    with_fields(
+        training={"steps": 20000, "seconds": 1e-3, "resumed_from": [10000]}, wall_seconds=0.005
+    ): "it ran for 0.005 seconds, which is too short",
+    with_fields(
+        training={"steps": 20000, "seconds": 1.0, "resumed_from": [30000]}
+    ): "it says that it resumed from step 30,000, and that it took 20,000",
+    with_fields(wall_seconds=1e30): "it ran for 1e+30 seconds, and would have begun before 2017",
+    with_fields(evaluate_seconds=121.0): "it was evaluated for longer than it ran",
+    with_fields(git_commit="<script>"): "git_commit is no commit",
+    with_fields(finished="0001-01-01T00:00:00+14:00"): "field finished is no time",
+    with_fields(training={"steps": "20000"}): "field training.steps is not what it should be",
+    with_fields(training={"steps": 20000, "cpu_seconds": "1"}): "field training.cpu_seconds is not what it",
     clean_run_of_an_experiment: "its model is sgp, that of experiment dsvi2017_linear is linear, and it",
 }
 
@@ -264,6 +307,36 @@ def test_a_broken_seal_and_a_second_copy_are_refused(tmp_path):
         "a record of this key is here already",
     ]
     assert check(path, [honest()["key"]])[0] == []
+
+
+def test_a_small_file_of_endless_lines_is_not_read_to_its_end(tmp_path, capsys):
+    path = tmp_path / "community" / "x.jsonl.gz"
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(b"\n" * 100_000))
+    taken, refused = check(path, [])
+    assert not taken and len(refused) == 1001 and "the rest was not read" in refused[-1].reason
+    assert list(packed_units(path.parent)) == []
+    assert "1,000 of its lines are no records" in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_refused_from_the_damage_on(tmp_path):
+    path = packed(tmp_path / "x.jsonl.gz", *map(honest, range(20)))
+    content = path.read_bytes()
+    path.write_bytes(content[:-400] + b"\0" * 40 + content[-360:])
+    _, refused = check(path, [])
+    assert "it cannot be read to its end: " in refused[-1].reason
+
+
+def test_a_record_that_is_submitted_again_replaces_its_own(tmp_path, monkeypatch):
+    """The command says that it was written."""
+    monkeypatch.setattr("dgpbench.store.layout.packaged", lambda name="reference": None)
+    results = tmp_path / "results"
+    for loglik in (-2.4, -2.3):
+        record = with_metrics(test_loglik=loglik)(honest())
+        source = packed(tmp_path / "mine.jsonl.gz", record)
+        assert main(["submit", str(source), "--results", str(results), "--name", "lab"]) == 0
+    (unit,) = packed_units(results / "community")
+    assert unit.record["metrics"]["test_loglik"] == -2.3
 
 
 def test_submitted_records_stand_in_tables_as_consistent_not_re_run(tmp_path, capsys, monkeypatch):

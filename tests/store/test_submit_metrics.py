@@ -45,8 +45,8 @@ def with_predictions():
     return record
 
 
-def stored(results, record):
-    write_unit(results, record, predictions=predictions(), params={"a": np.ones(2)})
+def stored(results, record, columns=None):
+    write_unit(results, record, predictions=columns or predictions(), params={"a": np.ones(2)})
     return results
 
 
@@ -78,6 +78,28 @@ def test_forgeries_beside_genuine_predictions(tmp_path, change, reason):
     for name, value in change.items():
         record[name] = {**record[name], **value} if isinstance(value, dict) else value
     taken, (refusal,) = check(stored(tmp_path / "results", record), [])
+    assert not taken and reason in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"log_density": None}, "predictions.parquet has no log_density"),
+        ({"row": None, "shapiro_w": None}, "predictions.parquet has no row, shapiro_w"),
+        ({"squared_error": np.full(51, 1e-4)}, "has squared_error, which is none of regression"),
+        ({"mean": np.full(51, np.inf)}, "test_rmse is 0.01, but predictions.parquet gives inf"),
+        ({"row": np.arange(51) - 60}, "row of predictions.parquet holds what is no row number"),
+        ({"row": np.arange(51) + 0.5}, "row of predictions.parquet holds what is no row number"),
+    ],
+)
+def test_columns_that_keep_metrics_from_being_recomputed(tmp_path, changed, reason):
+    """An RMSE of 0.01 was taken, as recomputed, beside a squared_error or a mean that is infinite."""
+    record = with_predictions()
+    columns = {name: v for name, v in {**predictions(), **changed}.items() if v is not None}
+    if "squared_error" in columns or np.isinf(columns["mean"]).any():
+        record["metrics"] |= {"test_rmse": 0.01, "test_rmse_std": 0.01 / math.exp(SCALE)}
+        record["metrics"] |= {"test_crps": 0.01, "test_crps_std": 0.01 / math.exp(SCALE)}
+    taken, (refusal,) = check(stored(tmp_path / "results", record, columns), [])
     assert not taken and reason in refusal.reason
 
 
