@@ -70,7 +70,7 @@ def _read_parquet(path: Path) -> list[Unit]:
     import pyarrow.parquet as pq
 
     try:
-        texts = pq.read_table(path, columns=[RECORD]).column(RECORD).to_pylist()
+        texts = pq.read_table(path, columns=[RECORD], use_threads=False).column(RECORD).to_pylist()
         return [Unit(parse(text.encode()), path) for text in texts]
     except (OSError, AttributeError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
         first = (str(error).splitlines() or ["unknown"])[0]

@@ -61,6 +61,8 @@ def add_parser(subparsers) -> None:
 
 
 def main(args) -> int:
+    if args.export and (args.format != "table" or args.each or args.metric or args.sort or args.reverse):
+        raise UserError("--export writes whole records; leave --format, --each, --metric and --sort out")
     results = results_to_read(args.results)
     config_folders(args.config_dir)  # refuses what is none
     found = scan(results, reference=not args.no_reference, traces=bool(args.export))

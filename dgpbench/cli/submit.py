@@ -44,6 +44,8 @@ def main(args: argparse.Namespace) -> int:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}", name):
         raise UserError(f"--name {name} is no name of a file; use letters, digits, _ . -")
     results = results_folder(args.results)
+    if results.exists() and not results.is_dir():
+        raise UserError(f"{results} is no folder; give --results a folder whose {COMMUNITY}/ can be written")
     target = results / COMMUNITY / f"{name}.jsonl.gz"
     held = {
         unit.record["key"]

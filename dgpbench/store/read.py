@@ -92,7 +92,7 @@ def _columns(unit: Unit, name: str) -> dict[str, np.ndarray]:
         groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
         if sum(group.total_byte_size for group in groups) > MAX_UNPACKED:
             raise UserError(f"{where} cannot be used: it unpacks to more than {MAX_UNPACKED >> 30} GB")
-        table = file.read()
+        table = file.read(use_threads=False)  # threads of the library may outlive the end of a command
         return {column: _array(table.column(column)) for column in table.column_names}
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]

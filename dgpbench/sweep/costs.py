@@ -18,7 +18,8 @@ class Costs:
     def __init__(self, plan: Plan, known: Sequence[Path] = ()):
         self.plan = plan
         measured = Measured(plan, known)
-        self.by_config = [measured.seconds(number) for number in range(len(plan.configs))]
+        used = {unit.config for unit in plan.units}  # a line that repeats another has no units of its own
+        self.by_config = {number: measured.seconds(number) for number in used}
         self.here: dict[int, list[float]] = defaultdict(list)  # seconds of units that ended, by config
         self.paces: dict[str, list[float]] = defaultdict(list)  # the same over those expected, by inference
 

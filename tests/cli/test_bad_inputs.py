@@ -236,6 +236,8 @@ TABLE = {  # command -> words of its one line
     "compare model=linear dataset=step --plot ,": "--plot names no picture; give some of dots, ranks,",
     "compare model=linear dataset=step --metric ''": "--metric is empty; give it a value or leave it out",
     "tables S7 --against=": "--against is empty; give it a value or leave it out",
+    "submit . --results own.csv": "own.csv is no folder; give --results a folder whose community/ can be",
+    "show --export all.parquet --format csv": "--export writes whole records; leave --format, --each,",
     "tables --renew ''": "--renew is empty; give it a value or leave it out",
     "show ''": "an argument is empty; give it a value or leave it out; see `dgpbench show --help`",
     "tables \x1b[31mS7": "no table or dataset '\\x1b[31mS7'",

@@ -103,6 +103,16 @@ def test_columns_that_keep_metrics_from_being_recomputed(tmp_path, changed, reas
     assert not taken and reason in refusal.reason
 
 
+def test_predictions_are_read_without_threads(tmp_path, monkeypatch):
+    """Threads of pyarrow that were still ending with the command aborted it, in half of the calls."""
+    import pyarrow.parquet as pq
+
+    read, said = pq.ParquetFile.read, []
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda self, **how: said.append(how) or read(self, **how))
+    check(stored(tmp_path / "results", with_predictions()), [])
+    assert said and all(how == {"use_threads": False} for how in said)
+
+
 def test_predictions_of_other_rows_are_refused(tmp_path):
     """Where the protocol does not tell how many rows there are, the predictions do."""
     record = with_predictions()

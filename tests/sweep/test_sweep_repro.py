@@ -149,6 +149,17 @@ def test_the_agenda_says_what_is_left_and_what_it_costs(tmp_path, monkeypatch):
 METHODS = (("sgp", "fast"), ("dgp2", "fast"), ("sgp", "sghmc"))
 
 
+def test_a_line_that_repeats_another_is_no_fault(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    same = line(tmp_path, "a", "model=linear", "split=0,1")
+    lines = read_cells(cells(tmp_path, same, same))
+    plan, owners, _ = joint_plan(lines, [], fetch=True, note=print)
+    states = {index: State("missing") for index in range(len(plan.units))}
+    first, second = agenda(lines, owners, states, Costs(plan))
+    assert first.split()[0] == "0/2" and second.split()[:2] == ["0/0", "done"]
+
+
 def test_costs_learn_from_the_units_that_end(tmp_path, monkeypatch):
     """The mean of a config's own units; else the expected time, by the pace of its inference or of all."""
     monkeypatch.chdir(tmp_path)
