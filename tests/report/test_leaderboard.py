@@ -103,7 +103,7 @@ def test_methods_that_ran_on_fewer_datasets_are_named():
 
 @pytest.mark.parametrize(
     ("more", "heads"),
-    [([], ["method", "dataset"]), (["--show", "ours"], ["method", "dataset"]), (["--compare"], ["dataset"])],
+    [([], ["method", "dataset"]), (["--show", "ours"], ["method", "dataset"])],
 )
 def test_the_command_prints_each_part_once(capsys, tmp_path, more, heads):
     assert main(["tables", "leaderboard", "--results", str(tmp_path), "--format", "markdown", *more]) == 0
