@@ -51,14 +51,14 @@ def run_unit(
     if is_trial(cfg):
         split = split.on_validation()
     timed = cfg["budget"]["seconds"] is not None  # the key then needs the model's device and threads
-    if not force and not timed and (done := _done(cfg, split)):
+    if not timed and (done := _done(cfg, split)) and not force:
         return done, True
     refuse_split(cfg, split)
     model = create(cfg)
     check_task(model, cfg["model"]["name"], split)
     cfg = _with_machine(cfg, model)
     key = run_key(cfg, split.data_hash)
-    if not force and timed and (done := _done(cfg, split)):
+    if timed and (done := _done(cfg, split)) and not force:
         return done, True
     run = _context(cfg, key, split.n_train, note, reporter)
     if force:

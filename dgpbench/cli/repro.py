@@ -14,7 +14,7 @@ from dgpbench.store.layout import REFERENCE, reference_folders, results_folder
 
 CELLS = "cells.txt"
 NICE = 15  # of 19: other work goes first
-UNFINISHED = ("missing", "interrupted", "stale", "running")  # left for the next call
+UNFINISHED = ("missing", "damaged", "interrupted", "stale", "running")  # left for the next call
 
 
 def add_parser(subparsers) -> None:

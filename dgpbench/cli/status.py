@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 
 from dgpbench.cli.arguments import add_results
 from dgpbench.config.suggest import did_you_mean
@@ -54,15 +55,17 @@ def main(args: argparse.Namespace) -> int:
     plan = load_plan(found[args.sweep or next(iter(found))])
     observer = Observer(plan, results)
     states = observer.look()
-    while args.watch and any(s.status in ("missing", "running", "stale") for s in states.values()):
-        _screen(plan, states, args.json)
+    while args.watch and any(s.status in ("missing", "damaged", "running", "stale") for s in states.values()):
+        _screen(plan, states, args.json, results)
         time.sleep(WATCH_SECONDS)
         states = observer.look()
-    _screen(plan, states, args.json)
+    _screen(plan, states, args.json, results)
     return 0 if all(state.status == "done" for state in states.values()) else 1
 
 
-def _screen(plan, states, as_json: bool) -> None:
+def _screen(plan, states, as_json: bool, results: Path) -> None:
+    from dgpbench.store.layout import DAMAGED, RECORD
+    from dgpbench.store.scan import damaged_records
     from dgpbench.sweep.table import render, rows
 
     if as_json:
@@ -83,3 +86,6 @@ def _screen(plan, states, as_json: bool) -> None:
         print("\033[H\033[2J", end="")
     print(f"sweep {plan.name}: {' '.join(plan.command)}")
     print(render(plan, states), flush=True)
+    if aside := damaged_records(results):
+        what = "1 damaged record was" if aside == 1 else f"{aside:,} damaged records were"
+        print(f"{what} set aside as {RECORD}{DAMAGED}* and replaced by a rerun")

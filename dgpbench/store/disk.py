@@ -26,11 +26,11 @@ NO_WRITE = (
 
 
 def put(path: Path, write: Callable) -> dict:
-    """Write one file and fsync it; returns its sha256 and size."""
+    """Write one file, fsync it, and return its sha256 and size."""
     with open(path, "xb") as file:
         write(file)
         file.flush()
-        os.fsync(file.fileno())
+        _fsync(file.fileno())
     return {"sha256": sha256(path), "bytes": path.stat().st_size}
 
 
@@ -72,12 +72,18 @@ def write_npz(file, arrays: dict[str, np.ndarray]) -> None:
 def fsync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
-    except OSError as error:  # some shared file systems cannot; the rename itself is still atomic
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
+        _fsync(handle)
     finally:
         os.close(handle)
+
+
+def _fsync(handle: int) -> None:
+    """Flush to the disk where the file system can; some network and FUSE mounts cannot."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
 
 
 @contextmanager

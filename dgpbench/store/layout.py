@@ -10,6 +10,7 @@ from pathlib import Path
 from dgpbench.errors import UserError
 
 RECORD = "record.json"
+DAMAGED = ".damaged-"  # between the name of a file and its sha256, when a damaged record was set aside
 REFERENCE = "reference"  # folder of compressed records that come with the project; no dataset has this name
 COMMUNITY = "community"  # the same for records of others: consistent, not run again
 PACKED = (REFERENCE, COMMUNITY)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from dgpbench.config.protocol import is_trial
 from dgpbench.config.upgrade import complete
+from dgpbench.errors import UserError
 from dgpbench.store import index, seal
-from dgpbench.store.layout import COMMUNITY, PACKED, RECORD, labels_of, unit_folders
-from dgpbench.store.migrate import migrate
+from dgpbench.store.layout import COMMUNITY, DAMAGED, PACKED, RECORD, labels_of, unit_folders
+from dgpbench.store.migrate import NewerRecord, migrate
 from dgpbench.store.schema import SCHEMA_VERSION, validate_record
 from dgpbench.store.untrusted import MAX_BYTES, open_regular, parse_json, read_regular
 
@@ -84,15 +85,26 @@ def read_record(folder: Path, traces: bool = True) -> dict | None:
 
 
 def find(results: str | Path, cfg: dict, key: str) -> Unit | None:
-    """The unit of this config and key, whatever its status. Looks at its own folder only."""
+    """Return the unit of this config and key, whatever its status.
+
+    Only the unit's own folders are read. A damaged record counts as missing. A record of a newer
+    dgpbench raises UserError.
+    """
     for folder in unit_folders(results, labels_of(cfg), key):
         try:
             record = read_record(folder)
+        except NewerRecord as error:
+            raise newer_error(folder, error) from None
         except ValueError:
             continue
         if record is not None and record["key"] == key:
             return Unit(record, folder / RECORD)
     return None
+
+
+def newer_error(folder: Path, error: NewerRecord) -> UserError:
+    """Return the error that a run or a merge ends with instead of replacing a newer record."""
+    return UserError(f"{folder / RECORD}: {error}, or choose another folder with paths.results=DIR")
 
 
 def find_done(results: str | Path, cfg: dict, key: str) -> Unit | None:
@@ -148,6 +160,11 @@ def scan_own(results: str | Path, warn: Warn = to_stderr, traces: bool = True) -
             continue
         if record is not None:
             yield Unit(record, Path(folder, RECORD))
+
+
+def damaged_records(results: str | Path) -> int:
+    """Count the damaged records that a rerun has set aside."""
+    return sum(1 for folder in folders(results) for _ in Path(folder).glob(f"{RECORD}{DAMAGED}*"))
 
 
 def folders(results: str | Path, warn: Warn = to_stderr) -> Iterator[str]:

@@ -8,6 +8,7 @@ from being mixed; it is released by the system when its holder dies.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -17,9 +18,10 @@ from pathlib import Path
 
 from dgpbench.errors import UserError
 from dgpbench.store.deep import COMPANIONS
-from dgpbench.store.disk import clear_errors, fsync_folder, locked, put, write_npz, write_parquet
-from dgpbench.store.layout import RECORD, unit_folders
-from dgpbench.store.scan import Unit, parse, read_record
+from dgpbench.store.disk import clear_errors, fsync_folder, locked, put, sha256, write_npz, write_parquet
+from dgpbench.store.layout import DAMAGED, RECORD, unit_folders
+from dgpbench.store.migrate import NewerRecord
+from dgpbench.store.scan import Unit, newer_error, parse, read_record
 from dgpbench.store.schema import dumps, validate_record
 from dgpbench.store.untrusted import open_regular
 
@@ -37,7 +39,8 @@ def write_unit(
 ) -> Unit:
     """Store a record with its companions; returns the unit that stands afterwards.
 
-    A done record is replaced only with `force`; any other is replaced by whatever comes later.
+    A done record is replaced only with `force`; any other readable record is replaced by a later one. A
+    damaged record is renamed to record.json.damaged-<sha8>. A record of a newer dgpbench raises UserError.
     """
     contents = {PREDICTIONS: predictions, DRAWS: draws, PARAMS: params}
     writers = {PREDICTIONS: write_parquet, DRAWS: write_parquet, PARAMS: write_npz}
@@ -87,6 +90,8 @@ def _store(
             check(files)
             with locked(folder):
                 standing = _standing(folder)
+                if standing is None:
+                    _set_aside(folder)
                 if standing and standing["status"] == "done" and not force:
                     return Unit(standing, folder / RECORD), False
                 record = {**record, "files": _named(files, standing)}
@@ -125,11 +130,32 @@ def _own_folder(results: str | Path, record: dict) -> Path:
 
 
 def _standing(folder: Path) -> dict | None:
-    """The record that is there; one that cannot be read is as good as none."""
+    """Return the record in `folder`, or None if there is none or it is damaged."""
     try:
         return read_record(folder)
+    except NewerRecord as error:
+        raise newer_error(folder, error) from None
     except ValueError:
         return None
+
+
+def _set_aside(folder: Path) -> None:
+    """Rename a damaged record and its companions, so that the new record replaces nothing."""
+    try:
+        mark = _fingerprint(folder / RECORD)
+    except FileNotFoundError:
+        return
+    for name in [name for names in COMPANIONS.values() for name in names] + [RECORD]:
+        with suppress(FileNotFoundError):
+            os.replace(folder / name, folder / f"{name}{DAMAGED}{mark}")
+
+
+def _fingerprint(path: Path) -> str:
+    """Return eight hex digits that identify the content of a file or the target of a link."""
+    if path.is_symlink():
+        return hashlib.sha256(os.fsencode(os.readlink(path))).hexdigest()[:8]
+    path.lstat()
+    return sha256(path)[:8] if path.is_file() else secrets.token_hex(4)
 
 
 def _named(files: dict, standing: dict | None) -> dict:

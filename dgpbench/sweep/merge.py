@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit, find, scan
 from dgpbench.store.trust import check_record
 from dgpbench.store.untrusted import open_regular
@@ -31,7 +32,12 @@ def merge(source: Path, results: Path, warn: Callable[[str], None], allow: Seque
             counts["refused"] += 1
             warn(f"{unit.path} is not taken: {error}")
             continue
-        held = find(results, unit.record["config"], unit.record["key"])
+        try:
+            held = find(results, unit.record["config"], unit.record["key"])
+        except UserError as error:  # ours was written by a newer dgpbench
+            counts["refused"] += 1
+            warn(f"{unit.path} is not copied: {error}")
+            continue
         if held and held.record["status"] == "done":
             counts["kept"] += 1
             if unit.record["status"] == "done" and (name := _difference(unit, held)):

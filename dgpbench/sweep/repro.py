@@ -145,7 +145,7 @@ class Reference:
         out = {}
         for index, state in states.items():
             status = self.held.get(self.plan.units[index].key)
-            better = status == "done" or state.status in ("missing", "interrupted", "stale")
+            better = status == "done" or state.status in NOT_TRIED_OUT
             out[index] = State(status) if status and better else state
         return out
 

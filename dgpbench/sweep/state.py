@@ -9,17 +9,22 @@ from pathlib import Path
 
 from dgpbench.config.keys import run_key
 from dgpbench.store.layout import RECORD, labels_of, unit_folders
+from dgpbench.store.migrate import NewerRecord
 from dgpbench.store.scan import Unit, read_record, to_stderr
 from dgpbench.sweep.lease import Lease, leases
 from dgpbench.sweep.plan import Plan
 
-NOT_TRIED_OUT = ("missing", "interrupted", "stale")  # no verdict yet: to be run, or run on
+NOT_TRIED_OUT = ("missing", "damaged", "interrupted", "stale")  # no verdict yet: to be run or resumed
 RETRY = ("missing", "failed", "all", "none")
 
 
 @dataclass(frozen=True)
 class State:
-    """State of one unit: the status of its record, or missing, running, stale."""
+    """State of one unit: the status of its record, or missing, damaged, newer, running or stale.
+
+    A damaged record cannot be read and will be run again. A newer one was written by a later version of
+    dgpbench and stays as it is.
+    """
 
     status: str
     reason: str | None = None
@@ -48,23 +53,33 @@ class Observer:
         found = self._record(index)
         if found and found["status"] == "done":
             return State("done", None, found["folder"], found["wall_seconds"], mark=found["mark"])
+        if found and found["status"] == "newer":
+            return State("newer", found["reason"], mark=found["mark"])
         if lease and alive:
             return State("running", lease.describe(), lease=lease)
         if lease:
             return State("stale", f"{lease.describe()} has gone without a word", lease=lease)
         if found is None:
             return State("missing")
+        if found["status"] == "damaged":
+            return State("damaged", found["reason"], mark=found["mark"])
         return State(
             found["status"], found["reason"], found["folder"], found["wall_seconds"], mark=found["mark"]
         )
 
     def _record(self, index: int) -> dict | None:
-        """Status, reason, time and folder of the unit's record; a done one before others."""
+        """Return status, reason, time and folder of the unit's record, preferring a finished one."""
         found = None
         for folder in self._candidates(index):
             record = self._read(folder)
-            if record and self._belongs(record, index) and (not found or record["status"] == "done"):
-                found = record
+            if record is None:
+                continue
+            readable = "key" in record
+            if not readable and timed(self.plan.configs[self.plan.units[index].config]):
+                continue  # the folder may be another machine's
+            if not readable or self._belongs(record, index):
+                if not found or record["status"] in ("done", "newer"):
+                    found = record
         return found
 
     def _read(self, folder: Path) -> dict | None:
@@ -76,10 +91,12 @@ class Observer:
         if self._seen.get(folder, (None,))[0] != mark:
             try:
                 record = read_record(folder)
+                brief = _brief(record, folder) if record else None
+            except NewerRecord as error:
+                brief = _unread("newer", folder, error)
             except (ValueError, OSError) as error:
-                to_stderr(f"{folder / RECORD} cannot be read and counts as missing: {error}")
-                record = None
-            self._seen[folder] = mark, record and _brief(record, folder) | {"mark": mark}
+                brief = _unread("damaged", folder, error)
+            self._seen[folder] = mark, brief and brief | {"mark": mark}
         return self._seen[folder][1]
 
     def _candidates(self, index: int) -> Sequence[Path]:
@@ -111,14 +128,16 @@ def timed(cfg: dict) -> bool:
 
 
 def to_run(states: dict[int, State], retry: str) -> list[int]:
-    """The units that a sweep has to run: those without a verdict, and with `failed` or `all` more. Those that
-    run elsewhere are not among them."""
+    """Return the units that a sweep has to run: by default those without a verdict.
+
+    Units that run elsewhere, and records of a newer dgpbench, are never among them.
+    """
     if retry == "none":
         return []
     keep = {
         "missing": lambda s: s in NOT_TRIED_OUT,
-        "failed": lambda s: s not in ("done", "running"),
-        "all": lambda s: s != "running",
+        "failed": lambda s: s not in ("done", "newer", "running"),
+        "all": lambda s: s not in ("newer", "running"),
     }[retry]
     return [index for index, state in states.items() if keep(state.status)]
 
@@ -130,6 +149,12 @@ def find_record(plan: Plan, index: int) -> Unit | None:
         return None
     record = read_record(folder)
     return Unit(record, folder / RECORD) if record else None
+
+
+def _unread(status: str, folder: Path, error: Exception) -> dict:
+    fate = "will not be replaced" if status == "newer" else "is damaged and will be run again"
+    to_stderr(f"{folder / RECORD} {fate}: {error}")
+    return {"status": status, "reason": str(error)}
 
 
 def _brief(record: dict, folder: Path) -> dict:

@@ -13,7 +13,10 @@ from dgpbench.store.layout import labels_of
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.state import State
 
-ORDER = ("done", "running", "failed", "diverged", "timeout", "oom", "interrupted", "stale", "missing")
+ORDER = (
+    *("done", "running", "failed", "diverged", "timeout", "oom", "interrupted", "stale"),
+    *("damaged", "newer", "missing"),
+)
 SHOWN_REASONS, REASON = 10, 500  # lines, and characters of each
 
 
@@ -53,10 +56,13 @@ def _names(plan: Plan) -> list[tuple[str, str, str]]:
 
 
 def reasons(plan: Plan, states: Mapping[int, State]) -> list[str]:
-    """Reasons of failures, the commonest first, each with an example and its folder."""
+    """Return the reasons of failures, the commonest first, each with an example and its folder.
+
+    Damaged and newer records are omitted: reading them has printed a warning for each.
+    """
     alike: dict[tuple[str, str], list[int]] = {}
     for index, state in states.items():
-        if state.status not in ("done", "missing", "running"):
+        if state.status not in ("done", "missing", "running", "damaged", "newer"):
             alike.setdefault((state.status, state.reason or "no reason recorded"), []).append(index)
     lines = []
     for (status, reason), found in sorted(alike.items(), key=lambda item: -len(item[1])):

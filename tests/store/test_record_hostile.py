@@ -89,7 +89,8 @@ def test_one_bad_file_is_one_warning_and_everything_else_goes_on(hostile, capsys
                 lines = [line for line in said if f"/{place.name}/" in line]
                 assert len(lines) == 1, (command, name, lines)
         if command == ("status",):
-            assert f"1 done, {len(plan.units) - 1} missing" in out
+            missing = len(plan.units) - len(places) - 1
+            assert f"1 done, {len(places) - 1} damaged, 1 newer, {missing} missing" in out
     assert "1 records" not in out and len(scan("results", warn=lambda text: None)) == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from sweep_tools import data, dgpbench, misbehaving, records, status, sweep, write_data
 
 from dgpbench.engine import checkpoint
-from dgpbench.store import read
+from dgpbench.store import read, seal
 from dgpbench.store.scan import scan
 from dgpbench.store.schema import build_record, dumps
 from dgpbench.store.write import write_unit
@@ -261,3 +261,25 @@ def test_detach_returns_and_the_sweep_goes_on(tmp_path):
         assert time.monotonic() < end
         time.sleep(0.3)
     assert len(records(tmp_path)) == 2
+
+
+def test_newer_and_damaged_records_are_counted_and_never_lost(tmp_path):
+    words = ["model=linear", "split=0,1,2", "protocol.draws=20"]
+    assert sweep(tmp_path, *words).returncode == 0
+    newer, damaged, _ = sorted((tmp_path / "results").glob("csv/*/*/*/record.json"))
+    record = json.loads(newer.read_bytes())
+    record.pop(seal.NAME)
+    newer.write_text(seal.dumps(record | {"schema": 3, "versions": {"dgpbench": "0.9.1"}}))
+    kept = newer.read_bytes()
+    damaged.write_bytes(broken := damaged.read_bytes()[:500])
+    assert sorted(unit["status"] for unit in status(tmp_path)) == ["damaged", "done", "newer"]
+    again = sweep(tmp_path, *words)
+    assert again.returncode == 1 and "written by dgpbench 0.9.1 (schema 3)" in again.stderr
+    assert newer.read_bytes() == kept and json.loads(damaged.read_bytes())["status"] == "done"
+    (aside,) = damaged.parent.glob("record.json.damaged-*")
+    assert aside.read_bytes() == broken
+    assert "1 damaged record was set aside" in dgpbench(tmp_path, "status").stdout
+    words[1] = "split=0"
+    run = dgpbench(tmp_path, "run", *data(tmp_path), *words, "--force")
+    assert run.returncode == 2 and "0.9.1" in run.stderr and "Traceback" not in run.stderr
+    assert newer.read_bytes() == kept
