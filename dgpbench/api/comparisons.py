@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgpbench.report.comparison.fill import DEFAULT_METRIC, Comparison
+from dgpbench.errors import UserError
+from dgpbench.report.comparison.fill import DEFAULT_METRIC, ERRORS, Comparison
 from dgpbench.report.comparison.fill import compare as fill
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def compare(
     config_dirs: Sequence[str | Path] = (),
     folder: str | Path | None = None,
     reference: bool = False,
+    errors: str = ERRORS[0],
 ) -> Compared:
     """Models by datasets from the records of a results folder ("model=sgp,dgp2", "dataset=boston,energy").
 
@@ -74,5 +76,8 @@ def compare(
         sweep(*overrides, *where, config_dirs=dirs)
     place = results_folder(folder).expanduser()
     units = scan(place, reference=reference)
-    found = fill(overrides, units, metric=metric, config_dirs=dirs, against=against, more=where, tuned=tuned)
+    if errors not in ERRORS:
+        raise UserError(f"errors={errors!r} is not one of {', '.join(ERRORS)}")
+    chosen = {"metric": metric, "against": against, "tuned": tuned, "errors": errors}
+    found = fill(overrides, units, config_dirs=dirs, more=where, **chosen)
     return Compared(found)

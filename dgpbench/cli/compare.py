@@ -44,6 +44,13 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--against", metavar="COLUMN", help="column that tests compare with (default: first)")
     parser.add_argument(
+        "--errors",
+        choices=("corrected", "plain"),
+        default="corrected",
+        help="standard errors: corrected for the rows that splits share, or plain as in papers "
+        "(default: corrected)",
+    )
+    parser.add_argument(
         "--tuned", action="store_true", help="beside each column its refits by dgpbench tune, as one more"
     )
     parser.add_argument(
@@ -84,6 +91,7 @@ def main(args: argparse.Namespace) -> int:
         config_dirs=args.config_dir,
         against=args.against,
         tuned=args.tuned,
+        errors=args.errors,
         more=[f"paths.results={args.results}"] if args.results else [],
     )
     _print(comparison, args.format)

@@ -51,6 +51,17 @@ class Cell:
         return [split for split in wanted if split not in seen]
 
     @property
+    def test_ratio(self) -> float:
+        """Test rows per training row, which decides how strongly the splits of a dataset are correlated."""
+        for unit in self.units:
+            sizes = unit.record["sizes"]
+            if sizes.get("n_train") and "n_test" in sizes:
+                return sizes["n_test"] / sizes["n_train"]
+            fraction = unit.record["config"]["protocol"]["train_fraction"]
+            return (1 - fraction) / fraction
+        return 0.0
+
+    @property
     def community(self) -> int:
         """How many of its records are of others: consistent, not run again."""
         return len(community(self.units))

@@ -24,15 +24,22 @@ class Summary(NamedTuple):
     n: int
 
 
-def summarise(values: Iterable[float]) -> Summary | None:
-    """Mean over splits and its standard error (deviation with n - 1, over the root of n)."""
+def summarise(values: Iterable[float], test_ratio: float = 0.0) -> Summary | None:
+    """Return the mean over splits and its standard error, sqrt((1/n + test_ratio) var), var with n - 1.
+
+    A `test_ratio` of 0 gives the papers' form. Test rows per training row give the correction of Nadeau and
+    Bengio (2003) for splits that share rows.
+    """
     found = [float(value) for value in values]
     n = len(found)
     if not n:
         return None
     mean = math.fsum(found) / n
     squares = math.fsum((value - mean) ** 2 for value in found)
-    return Summary(mean, math.sqrt(squares / (n - 1) / n) if n > 1 else None, n)
+    if n == 1:
+        return Summary(mean, None, n)
+    plain = math.sqrt(squares / (n - 1) / n)
+    return Summary(mean, plain * math.sqrt(1 + n * test_ratio) if test_ratio else plain, n)
 
 
 def overlapping(summaries: Mapping[str, Summary | None], better: str) -> set[str]:

@@ -1,12 +1,20 @@
-"""Paired comparisons of the columns of a table, on common splits only.
+"""Paired tests between the columns of a table, on the splits that both columns have.
 
-Per dataset over splits, and over datasets by their means. Splits of one dataset share training rows, so tests
-over splits are optimistic: they say how sure the order is on these data, not on new ones.
+The splits of one dataset share training and test rows, so their differences are correlated. The tests of one
+dataset therefore use the variance of Nadeau and Bengio (2003): with n splits, n_test test rows and n_train
+training rows,
+
+    var(mean difference) = (1/n + n_test/n_train) var(differences).
+
+The corrected resampled t-test and the correlated Bayesian t-test (Benavoli, Corani, Demsar and Zaffalon,
+2017) both rest on it. Different datasets are independent: signed-rank tests compare their means.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,12 +25,74 @@ from dgpbench.report.grid import Grid, plain
 from dgpbench.report.others import others_note
 from dgpbench.report.table import Table
 
-ROPE = 0.01  # nat (or whatever the table's unit is): smaller differences are practically none
+ROPE = 0.01  # region of practical equivalence: smaller differences count as none (nat, or the table's unit)
+POWER = 0.8  # probability with which the detectable difference would be found
 PRIOR_WEIGHT = 0.5  # of one pseudo-difference of zero
 DRAWS = 20_000
 LEVEL = 0.05
 LEAST_SETS = 5  # datasets; over fewer, ranks have no critical difference worth the name
 OVER_DATASETS = "all, by dataset means"
+
+
+class Resampled(NamedTuple):
+    """Mean of the differences between two models on resampled splits, with its corrected standard error."""
+
+    mean: float
+    error: float
+    freedom: int
+
+    @classmethod
+    def of(cls, differences: np.ndarray, test_ratio: float) -> Resampled | None:
+        """Summarise one difference per split; None for fewer than two, or where one is not finite."""
+        n = len(differences)
+        if n < 2 or not np.isfinite(differences).all():
+            return None
+        error = math.sqrt((1 / n + test_ratio) * float(np.var(differences, ddof=1)))
+        return cls(float(np.mean(differences)), error, n - 1)
+
+    def p_value(self) -> float:
+        """Return the two-sided p of the corrected resampled t-test."""
+        if self.error == 0:
+            return float(self.mean == 0)
+        return float(2 * _t().sf(abs(self.mean) / self.error, self.freedom))
+
+    def posterior(self, rope: float = ROPE) -> tuple[float, float, float]:
+        """Return the probabilities that the mean difference is below -rope, within it, and above rope."""
+        if self.error == 0:
+            worse, better = float(self.mean < -rope), float(self.mean > rope)
+        else:
+            worse = float(_t().cdf((-rope - self.mean) / self.error, self.freedom))
+            better = float(_t().sf((rope - self.mean) / self.error, self.freedom))
+        return worse, 1 - worse - better, better
+
+    def detectable(self, power: float = POWER, level: float = LEVEL) -> float:
+        """Return the true difference that this design would find significant with probability `power`."""
+        from scipy.optimize import brentq
+        from scipy.stats import nct
+
+        critical = float(_t().isf(level / 2, self.freedom))
+
+        def excess(shift: float) -> float:
+            return float(nct.sf(critical, self.freedom, shift)) - power
+
+        return self.error * brentq(excess, 0.0, 4 * critical + 10)
+
+
+def _t() -> Any:
+    from scipy.stats import t
+
+    return t
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Return p values adjusted by Holm's step-down method. NaN stays NaN and does not count as a test."""
+    p = np.asarray(p_values, float)
+    out = np.full(p.shape, math.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    scaled = p[order] * np.arange(len(order), 0, -1)
+    out[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    return out
 
 
 def wilcoxon(differences: np.ndarray) -> float | None:
@@ -78,9 +148,21 @@ def friedman(wide: pd.DataFrame) -> float | None:
 
 
 def paired(table: Table, against: str | None = None) -> pd.DataFrame:
-    """One line per dataset and column: the differences from `against` on common splits, and their tests.
+    """Compare each column with `against`, per dataset and over the means of all datasets.
 
-    Differences are signed so that positive is better.
+    Parameters
+    ----------
+    table : Table
+        Values of each cell by split.
+    against : str, optional
+        The column to compare with; the baseline of the table by default.
+
+    Returns
+    -------
+    DataFrame
+        One row per dataset and column. Positive differences are better. Per dataset, p and the posterior
+        are those of the corrected resampled t-tests; over datasets, of the signed-rank tests. `p (Holm)` is
+        adjusted for all tests over splits, or for all tests over datasets.
     """
     against = _column(table, against)
     wide = table.frame().pivot(index=["row", "split"], columns="column", values="value")
@@ -92,24 +174,44 @@ def paired(table: Table, against: str | None = None) -> pd.DataFrame:
         columns = [column for column in table.spec.columns if column in gaps]
         for column in columns:
             found = gaps[column].dropna()
-            lines += [
-                _line(row, column, found.loc[[row]]) for row in rows if row in found.index.unique("row")
-            ]
-            means = found.groupby("row").mean()
+            for row in rows:
+                if row in found.index.unique("row"):
+                    values = found.loc[[row]].to_numpy()
+                    result = Resampled.of(values, table.cells[row, column].test_ratio)
+                    lines.append((row, column, *_counts(values), *_over_splits(result)))
+            means = found.groupby("row").mean().to_numpy()
             if len(means) > 1:
-                lines.append(_line(OVER_DATASETS, column, means))
-    names = ["dataset", "model", "pairs", "win", "tie", "loss", "mean difference", "median difference"]
-    return pd.DataFrame(lines, columns=[*names, "wilcoxon p", "P(worse)", "P(equal)", "P(better)"])
+                lines.append((OVER_DATASETS, column, *_counts(means), *_over_datasets(means)))
+    frame = pd.DataFrame(lines, columns=TEST_COLUMNS)
+    over = frame["dataset"] == OVER_DATASETS
+    for family in (over, ~over):
+        frame.loc[family, "p (Holm)"] = holm(frame.loc[family, "p"].to_numpy(float))
+    return frame
 
 
-def _line(row: str, column: str, gaps: pd.Series) -> tuple:
-    values = gaps.to_numpy()
+TEST_COLUMNS = [
+    *("dataset", "model", "pairs", "win", "tie", "loss", "mean difference", "detectable"),
+    *("p", "p (Holm)", "P(worse)", "P(equal)", "P(better)"),
+]
+
+
+def _counts(values: np.ndarray) -> tuple[int, int, int, int, float]:
+    """Return pairs, wins, ties, losses and the mean difference."""
     wins, losses = int((values > ROPE).sum()), int((values < -ROPE).sum())
-    p = wilcoxon(values)
-    counts = (len(values), wins, len(values) - wins - losses, losses)
-    posterior = signed_rank_posterior(values) if np.isfinite(values).all() else (math.nan,) * 3
-    middle = (float(values.mean()), float(np.median(values)), math.nan if p is None else p)
-    return (row, column, *counts, *middle, *posterior)
+    return len(values), wins, len(values) - wins - losses, losses, float(values.mean())
+
+
+def _over_splits(result: Resampled | None) -> tuple[float, ...]:
+    """Return the detectable difference, p, a place for the adjusted p, and the posterior."""
+    if result is None:
+        return (math.nan,) * 6
+    return result.detectable(), result.p_value(), math.nan, *result.posterior()
+
+
+def _over_datasets(means: np.ndarray) -> tuple[float, ...]:
+    p = wilcoxon(means)
+    posterior = signed_rank_posterior(means) if np.isfinite(means).all() else (math.nan,) * 3
+    return math.nan, math.nan if p is None else p, math.nan, *posterior
 
 
 def rank_groups(table: Table) -> tuple[pd.DataFrame, float | None, float | None]:
@@ -141,24 +243,32 @@ def _on_common_splits(wide: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(kept) if kept else wide
 
 
+TEST_FORMATS = {
+    **dict.fromkeys(("mean difference", "detectable", "P(worse)", "P(equal)", "P(better)"), ".3f"),
+    **dict.fromkeys(("p", "p (Holm)"), ".2g"),
+}
+
+
+def explain_tests(against: str, what: str, rope: str) -> list[str]:
+    """Return the notes below a table of paired tests."""
+    return [
+        f"{what} from {against} on common splits, positive is better; differences below {rope} are ties",
+        "one dataset: p of the corrected resampled t-test, P of the correlated Bayesian t-test, which allow "
+        "for the rows that splits share; all datasets: signed-rank tests of the means",
+        "p (Holm): adjusted for all tests over splits, or for all tests over datasets",
+        f"detectable: the true difference that these splits find at {LEVEL:.0%} with probability {POWER:.0%}",
+    ]
+
+
 def significance_grids(table: Table, against: str | None = None) -> list[Grid]:
     """The paired tests, and the ranks with their critical difference."""
     against = _column(table, against)
-    formats = {
-        name: ".3f" for name in ("P(worse)", "P(equal)", "P(better)", "mean difference", "median difference")
-    }
-    notes = (
-        f"differences from {against} on common splits, positive is better; win, tie, loss and P(equal): "
-        f"{ROPE} is practically none",
-        "Wilcoxon signed-rank, two-sided; P: Bayesian signed-rank test",
-        "splits of one dataset share rows: tests over splits are optimistic",
-        *others_note(table.cells),
-    )
+    notes = (*explain_tests(against, "differences", str(ROPE)), *others_note(table.cells))
     title = f"Paired tests against {against}: {table.spec.title}"
     first = plain(
         title,
         paired(table, against),
-        {**formats, "wilcoxon p": ".3g"},
+        TEST_FORMATS,
         name=f"{table.spec.name}-tests",
         heads=2,
         notes=notes,

@@ -88,6 +88,7 @@ class Spec:
     chosen: tuple[str, ...] = ()  # variants in force
     base: Spec | None = None  # the table itself, where a variant is in force
     config_dirs: tuple[str, ...] = ()  # folders of the user's own options
+    corrected_errors: bool = False  # standard errors allow for the rows that splits share
 
 
 PUBLISHED_FIELDS = {

@@ -42,7 +42,11 @@ class Table:
         cell = self.cells[row, column]
         if self.spec.ours == "perf" and cell.values:
             return Summary(statistics.median(cell.values.values()), None, len(cell.values))
-        return summarise(cell.values.values())
+        return summarise(cell.values.values(), self.test_ratio(row, column))
+
+    def test_ratio(self, row: str, column: str) -> float:
+        """Return the `test_ratio` for a cell's standard error: 0 where the table prints the papers' form."""
+        return self.cells[row, column].test_ratio if self.spec.corrected_errors else 0.0
 
     def published(self, row: str, column: str) -> Summary | None:
         """The printed number as a summary; None if there is none or it is doubtful."""

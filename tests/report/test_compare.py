@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 import pytest
 from report_units import plain_unit, plain_units, units, write
+from scipy.stats import t as scipy_t
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
@@ -18,7 +19,7 @@ from dgpbench.report.comparison.fill import compare
 from dgpbench.report.comparison.latex import render as latex
 from dgpbench.report.comparison.question import ask
 from dgpbench.report.rules import Summary
-from dgpbench.report.significance import OVER_DATASETS, wilcoxon
+from dgpbench.report.significance import OVER_DATASETS
 
 SGP, DGP = ["model=sgp"], ["model=dgp2"]
 WORDS = ["model=sgp,dgp2", "dataset=boston,energy", "split=0,1,2"]
@@ -57,7 +58,9 @@ def test_a_cell_is_the_mean_over_its_own_config_and_asked_splits():
     beyond = plain_unit(SGP, "boston", 7, {"test_loglik": 9.0})
     seeded = plain_unit(SGP, "boston", 0, {"test_loglik": 9.0}, seed=1)
     table = compare(WORDS, [*sample(), *other, beyond, seeded]).table
-    assert table.ours("boston", "sgp") == pytest.approx((-2.2, math.sqrt(0.04 / 3), 3))
+    assert table.ours("boston", "sgp") == pytest.approx((-2.2, 0.2 * math.sqrt(1 / 3 + 1 / 9), 3))
+    plain = compare(WORDS, sample(), errors="plain").table
+    assert plain.ours("boston", "sgp") == pytest.approx((-2.2, math.sqrt(0.04 / 3), 3))
     assert table.cells["energy", "dgp2"].missing == [2] and table.cells["energy", "dgp2"].count == "2/3"
     full = compare(["model=sgp", "dataset=boston"], [*sample(), beyond]).table.cells["boston", "sgp"]
     assert (len(full.values), full.expected) == (4, 20)
@@ -163,7 +166,8 @@ def test_tests_pair_splits_and_ratios_pair_logarithms():
     frame = tests.data.set_index(["dataset", "column"])
     gaps = np.array([0.1, 0.2, -0.1])
     assert list(frame.loc["boston", "dgp2"][["pairs", "win", "tie", "loss"]]) == [3, 2, 0, 1]
-    assert frame.loc["boston", "dgp2"]["wilcoxon p"] == pytest.approx(wilcoxon(gaps))
+    t = gaps.mean() / math.sqrt(gaps.var(ddof=1) * (1 / 3 + 1 / 9))  # Nadeau and Bengio (2003)
+    assert frame.loc["boston", "dgp2"]["p"] == pytest.approx(2 * scipy_t.sf(abs(t), 2))
     assert frame.loc["energy", "dgp2"]["pairs"] == 2 and frame.loc[OVER_DATASETS, "dgp2"]["pairs"] == 2
     assert "no critical difference of ranks below 5 datasets" in tests.notes[-1]
     errors = plain_units(SGP, "boston", [2.0, 4.0], "test_rmse") + plain_units(
@@ -240,7 +244,7 @@ def test_latex_is_a_clean_table(tmp_path):
     full = [*sample(), plain_unit(DGP, "energy", 2, {"test_loglik": -0.6})]
     text = latex(compare(WORDS, full))
     assert "ours" not in text and "ublished" not in text and "3/3" not in text
-    assert r"boston & \textbf{$-$2.20 (0.12)} & \textbf{$-$2.13 (0.19)} \\" in text
+    assert r"boston & \textbf{$-$2.20 (0.13)} & \textbf{$-$2.13 (0.21)} \\" in text
     assert r"win/tie/loss against sgp & -- & 5/0/1 \\" in text
     assert "% sgp: model sgp" in text and r"\toprule" in text and "over 3 splits" in text
     partial = latex(compare(WORDS, sample()))
@@ -267,15 +271,17 @@ def run(capsys, results, *words, code=0):
 def test_the_command_in_its_formats(capsys, results):
     text = run(capsys, results, *WORDS).out
     assert (
-        "-2.20 (0.12) 3/3" in text and "Paired tests against sgp" in text and "What the columns are" in text
+        "-2.20 (0.13) 3/3" in text and "Paired tests against sgp" in text and "What the columns are" in text
     )
-    assert "missing; --run runs it all, or:" in text
+    assert "missing; --run runs it all, or:" in text and "corrected for shared rows" in text
+    plain = run(capsys, results, *WORDS, "--errors", "plain").out
+    assert "-2.20 (0.12) 3/3" in plain and "plain standard error" in plain
     rows = list(csv.DictReader(io.StringIO(run(capsys, results, *WORDS, "--format", "csv").out)))
     assert len(rows) == 4 and float(rows[0]["mean"]) == pytest.approx(-2.2)
     assert rows[3]["command"].startswith("dgpbench run model=dgp2") and rows[3]["n_common"] == "2"
-    assert "| boston | **-2.20 (0.12)** 3/3 |" in run(capsys, results, *WORDS, "--format", "markdown").out
+    assert "| boston | **-2.20 (0.13)** 3/3 |" in run(capsys, results, *WORDS, "--format", "markdown").out
     page = run(capsys, results, *WORDS, "--format", "html").out
-    assert page.startswith("<!DOCTYPE html>") and "-2.20 (0.12)" in page and "default-src 'none'" in page
+    assert page.startswith("<!DOCTYPE html>") and "-2.20 (0.13)" in page and "default-src 'none'" in page
     assert r"\begin{tabular}" in run(capsys, results, *WORDS, "--format", "latex").out
 
 

@@ -82,7 +82,9 @@ def test_mean_and_standard_error():
     mean = sum(values) / 3
     assert found.mean == pytest.approx(mean)
     assert found.error == pytest.approx(math.sqrt(sum((v - mean) ** 2 for v in values) / 2) / math.sqrt(3))
-    assert summarise([1.5]) == Summary(1.5, None, 1)
+    corrected = summarise(values, 51 / 455)
+    assert corrected.error == pytest.approx(np.std(values, ddof=1) * math.sqrt(1 / 3 + 51 / 455))
+    assert summarise([1.5]) == Summary(1.5, None, 1) == summarise([1.5], 0.1)
     assert summarise([]) is None
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from report_units import units
-from scipy.stats import friedmanchisquare
+from scipy.stats import friedmanchisquare, ttest_1samp
 
 from dgpbench.errors import UserError
 from dgpbench.report import specs
@@ -16,13 +16,95 @@ from dgpbench.report.significance import (
     OVER_DATASETS,
     PRIOR_WEIGHT,
     ROPE,
+    Resampled,
     critical_difference,
+    holm,
     paired,
     rank_groups,
     signed_rank_posterior,
     wilcoxon,
 )
 from dgpbench.report.table import build
+
+DIFFERENCES = np.array([0.03, -0.01, 0.06, 0.02, 0.05])
+
+
+def test_the_corrected_t_test_is_that_of_correlated_normal_differences():
+    """With differences of variance s2 and correlation r = ratio / (1 + ratio), t is Student's t with n - 1.
+
+    The distribution is simulated: the share of simulated |t| above ours is p.
+    """
+    n, ratio = len(DIFFERENCES), 1 / 9
+    r = ratio / (1 + ratio)
+    rng = np.random.default_rng(3)
+    draws = np.sqrt(1 - r) * rng.standard_normal((200_000, n)) + np.sqrt(r) * rng.standard_normal(
+        (200_000, 1)
+    )
+    t = draws.mean(1) / np.sqrt(draws.var(1, ddof=1) * (1 / n + ratio))
+    ours = DIFFERENCES.mean() / np.sqrt(DIFFERENCES.var(ddof=1) * (1 / n + ratio))
+    share = np.mean(np.abs(t) >= abs(ours))
+    error = np.sqrt(share * (1 - share) / len(t))
+    assert Resampled.of(DIFFERENCES, ratio).p_value() == pytest.approx(share, abs=4 * error)
+    assert Resampled.of(DIFFERENCES, 0.0).p_value() == pytest.approx(ttest_1samp(DIFFERENCES, 0).pvalue)
+
+
+def test_the_correlated_posterior_is_that_of_quadrature():
+    """Benavoli et al. (2017): differences ~ N(mu 1, s2 ((1 - r) I + r 11')) with the prior 1 / s2."""
+    ratio, rope = 0.3, 0.02
+    n, r = len(DIFFERENCES), ratio / (1 + ratio)
+    inverse = np.linalg.inv((1 - r) * np.eye(n) + r * np.ones((n, n)))
+    mu = (np.arange(-3000, 3000) + 0.5) * 5e-4  # midpoints: the region ends between two of them
+    log_s2 = np.linspace(-13, 3, 801)
+    residual = DIFFERENCES - mu[:, None]
+    quadratic = np.einsum("mi,ij,mj->m", residual, inverse, residual)
+    log_posterior = -0.5 * n * log_s2 - 0.5 * quadratic[:, None] / np.exp(log_s2)  # uniform in log s2
+    weight = np.exp(log_posterior - log_posterior.max()).sum(1)
+    weight /= weight.sum()
+    expected = weight[mu < -rope].sum(), weight[np.abs(mu) <= rope].sum(), weight[mu > rope].sum()
+    found = Resampled.of(DIFFERENCES, ratio).posterior(rope)
+    np.testing.assert_allclose(found, expected, atol=5e-4)
+    assert sum(found) == pytest.approx(1)
+
+
+def test_the_correlated_posterior_is_that_of_baycomp():
+    baycomp = pytest.importorskip("baycomp")
+    x = np.linspace(-1, 1, 10)
+    gaps = np.random.default_rng(5).normal(0.05, 0.1, 10)
+    found = Resampled.of(gaps, 1 / 9).posterior(0.01)  # ten folds: n_test / n_train = 1 / 9
+    np.testing.assert_allclose(found, baycomp.two_on_single(x, x + gaps, rope=0.01), atol=1e-12)
+
+
+def test_the_detectable_difference_is_found_as_often_as_promised():
+    n, ratio, sd = 10, 1 / 9, 0.2
+    r = ratio / (1 + ratio)
+    rng = np.random.default_rng(11)
+    # Differences whose mean has variance sd^2 (1/n + ratio) and whose spread is independent of it.
+    shared = rng.standard_normal((20_000, 1))
+    gaps = sd * np.sqrt(1 + ratio) * (np.sqrt(1 - r) * rng.standard_normal((20_000, n)) + np.sqrt(r) * shared)
+    error = sd * np.sqrt(1 / n + ratio)
+    shift = Resampled(0.0, error, n - 1).detectable(power=0.8)
+    found = np.mean([Resampled.of(line + shift, ratio).p_value() < 0.05 for line in gaps[:4000]])
+    assert found == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / 4000))
+
+
+def test_degenerate_differences():
+    assert Resampled.of(np.array([0.1]), 0.1) is None
+    assert Resampled.of(np.array([0.1, -np.inf]), 0.1) is None
+    same = Resampled.of(np.full(4, 0.5), 0.1)
+    assert same.p_value() == 0 and same.posterior() == (0.0, 0.0, 1.0) and same.detectable() == 0
+    assert Resampled.of(np.zeros(4), 0.1).p_value() == 1
+
+
+def test_holm_is_that_of_the_step_down_definition():
+    p = [0.01, np.nan, 0.04, 0.03, 0.005]
+    adjusted = holm(p)
+    np.testing.assert_allclose(adjusted, [0.03, np.nan, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.9]).max() == 1 and holm([]).shape == (0,)
+    for level in (0.01, 0.02, 0.035, 0.06, 0.1):  # rejections by Holm's own procedure
+        rejected, left = set(), sorted((x, i) for i, x in enumerate(p) if x == x)
+        while left and left[0][0] <= level / len(left):
+            rejected.add(left.pop(0)[1])
+        assert rejected == {i for i, x in enumerate(adjusted) if x <= level}
 
 
 def test_wilcoxon_is_that_of_all_sign_patterns():
@@ -86,6 +168,9 @@ def test_pairs_are_common_splits():
     boston = frame.loc["boston", "DGP 2"]
     assert list(boston[["pairs", "win", "tie", "loss"]]) == [3, 1, 1, 1]  # splits 0, 1, 3
     assert boston["mean difference"] == pytest.approx((0.5 - 0.005 - 0.2) / 3)
+    assert boston["p"] == Resampled.of(np.array([0.5, -0.005, -0.2]), 1 / 9).p_value()
+    splits = frame[frame.index.get_level_values("dataset") != OVER_DATASETS]
+    np.testing.assert_allclose(splits["p (Holm)"], holm(splits["p"]))
     everything = frame.loc[OVER_DATASETS, "DGP 2"]
     assert everything["pairs"] == 2 and everything["win"] == 2
     with pytest.raises(UserError, match="no column 'DGP2'; did you mean 'DGP 2'"):

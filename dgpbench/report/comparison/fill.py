@@ -21,6 +21,7 @@ from dgpbench.store.scan import Unit
 from dgpbench.sweep.state import timed
 
 DEFAULT_METRIC = "test_loglik"
+ERRORS = ("corrected", "plain")  # forms of standard errors over splits
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,28 @@ def compare(
     against: str | None = None,
     more: Sequence[str] = (),
     tuned: bool = False,
+    errors: str = ERRORS[0],
 ) -> Comparison:
-    """The comparison that `words` (as for `dgpbench sweep`) ask for, from these records.
+    """Compare the models, settings and datasets that `words` name, from these records.
 
-    With `tuned`, each column of which `dgpbench tune` has made refits is followed by one of those. `more` are
-    words that the commands of missing runs need besides, such as paths.results=DIR.
+    Parameters
+    ----------
+    words : sequence of str
+        Arguments as for `dgpbench sweep`.
+    units : sequence of Unit
+        Records to use.
+    metric : str
+        The metric in each cell.
+    config_dirs : sequence of str
+        Folders with the user's own configs.
+    against : str, optional
+        The column that tests compare with; the first one by default.
+    more : sequence of str
+        Arguments to add to the commands of missing runs, such as ``paths.results=DIR``.
+    tuned : bool
+        Follow each column with its refits by `dgpbench tune`.
+    errors : {"corrected", "plain"}
+        Whether standard errors allow for the rows that splits share.
     """
     question = ask(words, config_dirs)
     chosen = find_metric(metric, {name for unit in units for name in unit.record["metrics"]})
@@ -88,6 +106,7 @@ def compare(
         minus_infinity=None,
         baseline=_baseline(against, labels),
         config_dirs=question.config_dirs,
+        corrected_errors=errors == ERRORS[0],
     )
     return Comparison(Table(spec, cells, []), chosen, configs, tuple(words), tuple(notes))
 

@@ -92,6 +92,7 @@ def as_comparison(found: Sequence[Method], metric: Metric) -> Comparison:
         columns=tuple(labels),
         places={at: cell.place for at, cell in cells.items()},
         minus_infinity=None,
+        corrected_errors=True,
     )
     return Comparison(
         Table(spec, {at: c for at, c in cells.items() if at[0] in rows}, []), metric, configs, ()

@@ -18,11 +18,18 @@ from dgpbench.report.notes import failures
 from dgpbench.report.numbers import cell_numbers
 from dgpbench.report.others import others_note
 from dgpbench.report.rules import Summary, overlapping, summarise
-from dgpbench.report.significance import LEAST_SETS, OVER_DATASETS, ROPE, paired, rank_groups
+from dgpbench.report.significance import (
+    LEAST_SETS,
+    OVER_DATASETS,
+    ROPE,
+    TEST_FORMATS,
+    explain_tests,
+    paired,
+    rank_groups,
+)
 from dgpbench.report.views import few, links_of
 
 BOLD = "bold: error bars overlap those of the best"
-OPTIMISTIC = "splits of one dataset share rows: tests over splits are optimistic"
 NO_LOGLIK = "{}: predicts by draws, which have no {}; --metric {} is there for all"
 
 
@@ -45,7 +52,8 @@ def main_grid(comparison: Comparison) -> Grid:
         lines.append(Line((label,), _entries(comparison, row)))
     lines += _footers(comparison)
     wanted = f"; {metric.better} is better" if metric.better else "; neither higher nor lower is better"
-    notes = [f"mean (standard error) over splits, n done / n expected{wanted}"]
+    errors = "standard error corrected for shared rows" if spec.corrected_errors else "plain standard error"
+    notes = [f"mean ({errors}) over splits, n done / n expected{wanted}"]
     notes += [BOLD] if spec.bold == "row" and len(spec.columns) > 1 else []
     notes += [*others_note(table.cells), *marks(comparison), *comparison.notes]
     notes += [*_lacking(comparison), *failures(table)]
@@ -69,7 +77,10 @@ def common_summaries(comparison: Comparison, row: str) -> dict[str, Summary | No
     cells = {column: comparison.table.cells[row, column] for column in comparison.table.spec.columns}
     held = [set(cell.values) for cell in cells.values() if cell.values]
     common = set.intersection(*held) if held else set()
-    return {c: summarise([v for s, v in cell.values.items() if s in common]) for c, cell in cells.items()}
+    return {
+        c: summarise([v for s, v in cell.values.items() if s in common], comparison.table.test_ratio(row, c))
+        for c, cell in cells.items()
+    }
 
 
 def _bold(comparison: Comparison, row: str) -> set[str]:
@@ -183,12 +194,7 @@ def tests_grids(comparison: Comparison) -> list[Grid]:
     table, metric = logarithms(comparison), comparison.metric
     against = table.spec.baseline
     what = "differences of logarithms" if metric.ratio else "differences"
-    one = f"{ROPE} is practically none" if not metric.ratio else f"{ROPE} (1 %) is practically none"
-    notes = [
-        f"{what} from {against} on common splits, positive is better; win, tie, loss and P(equal): {one}",
-        "Wilcoxon signed-rank, two-sided, not adjusted for several tests; P: Bayesian signed-rank test",
-        OPTIMISTIC,
-    ]
+    notes = explain_tests(against, what, f"{ROPE} (1 %)" if metric.ratio else str(ROPE))
     ranks, cd, p = rank_groups(table)
     sets = int(ranks.n.min()) if len(ranks) else 0
     if cd is not None:
@@ -200,14 +206,9 @@ def tests_grids(comparison: Comparison) -> list[Grid]:
         notes.append(
             f"no critical difference of ranks below {LEAST_SETS} datasets with all columns: {sets} here"
         )
-    formats = {
-        **dict.fromkeys(("P(worse)", "P(equal)", "P(better)"), ".2f"),
-        **dict.fromkeys(("mean difference", "median difference"), ".4f"),
-        "wilcoxon p": ".3g",
-    }
     tests = paired(table, against).rename(columns={"model": "column"})
     title = f"Paired tests against {against}"
-    return [plain(title, tests, formats, name="comparison-tests", heads=2, notes=tuple(notes))]
+    return [plain(title, tests, TEST_FORMATS, name="comparison-tests", heads=2, notes=tuple(notes))]
 
 
 def frame(comparison: Comparison) -> pd.DataFrame:
@@ -247,7 +248,8 @@ def paper_grid(comparison: Comparison) -> Grid:
     lines = [replace(line, entries=tuple(_for_paper(e, even) for e in line.entries)) for line in grid.lines]
     over = f"over {counts.pop()} splits" if even else "over splits, number of splits behind it"
     direction = f"; {metric.better} is better" if metric.better else ""
-    notes = [f"Mean (standard error) {over}{direction}"]
+    errors = ", corrected for rows that splits share" if table.spec.corrected_errors else ""
+    notes = [f"Mean (standard error{errors}) {over}{direction}"]
     notes += ["Bold: error bars overlap those of the best"] if table.spec.bold == "row" else []
     notes += [f"† {DIFFERENT}"] if uneven(comparison) else []
     notes += others_note(table.cells)
