@@ -8,9 +8,10 @@ from report_units import units
 from scipy.stats import friedmanchisquare
 
 from dgpbench.errors import UserError
-from dgpbench.report import specs
+from dgpbench.papers import specs
+from dgpbench.papers.cells import Records
+from dgpbench.papers.table import build
 from dgpbench.report.calibration import calibration, pit_bars
-from dgpbench.report.cells import Records
 from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.significance import (
     OVER_DATASETS,
@@ -22,7 +23,6 @@ from dgpbench.report.significance import (
     signed_rank_posterior,
     wilcoxon,
 )
-from dgpbench.report.table import build
 
 
 def test_wilcoxon_is_that_of_all_sign_patterns():
