@@ -3,8 +3,8 @@
     taskset -c 1 python tests/neutral/compare_evaluation.py OLD NEW [turns=7] [model ...]
 
 OLD and NEW are folders with a checkout. Models and rows are those of `python -m benchmarks --evaluation`,
-with the same method of inference. Prints processor milliseconds per test row on one thread (medians over turns) of
-metrics, of prediction and of all, and how far each metric is from OLD's, relative to it.
+with the same method of inference. Prints processor milliseconds per test row on one thread (medians over
+turns) of metrics, of prediction and of all, and how far each metric is from OLD's, relative to it.
 """
 
 import json
