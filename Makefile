@@ -119,7 +119,7 @@ PEER_gpflux := tensorflow==2.21.0 gpflux==0.4.5 tf_keras==2.21.0
 PEER_gpytorch := torch==2.13.0 gpytorch==1.15.2
 
 perf: $(STAMP) perf-envs  ## measure speed beside GPflow, GPflux and GPyTorch; ARGS="--cases b --rounds 3"
-	@DGPBENCH_PERF_ENVS=$(PERF_ENVS) $(BIN)/dgpbench perf $(ARGS)
+	@DGPBENCH_PERF_ENVS=$(PERF_ENVS) $(BIN)/python -m benchmarks $(ARGS)
 
 perf-envs: $(STAMP)  ## make the peers' environments in .perf-envs (or DGPBENCH_PERF_ENVS)
 	@$(foreach peer,gpflux gpytorch,[ -e $(PERF_ENVS)/$(peer)/.installed ] || { \
@@ -135,4 +135,4 @@ test-browser: $(STAMP)  ## the report page, and site/ of make docs, in headless 
 
 clean:  ## remove .venv and build products; datasets/ and results/ stay
 	@rm -rf $(VENV) build dist site .ruff_cache .pytest_cache *.egg-info
-	@find dgpbench tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find dgpbench benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +

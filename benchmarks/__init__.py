@@ -1,1 +1,5 @@
-"""Measurements of dgpbench and of other libraries, run from a clone: `python -m benchmarks.NAME`."""
+"""Speed beside the peers: every system in its own process, all of them measured in turns in one run.
+
+cases (what is computed) x systems (who computes it) -> measure -> perf.json -> ratios -> table, plot,
+summary.
+"""

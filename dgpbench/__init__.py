@@ -66,6 +66,11 @@ __all__ = [
 ]
 
 
+def run_sweep(*overrides: str, **options):
+    """`dgpbench.sweep`: the package of that name is what Python finds, and calls this."""
+    return import_module("dgpbench.api.runs").sweep(*overrides, **options)
+
+
 def __getattr__(name: str):
     if name == "sweep":  # the package of that name, which can be called
         return import_module("dgpbench.sweep")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from dgpbench.store.scan import Unit
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dgpbench.models.gp import GPModel
 
 LEVELS = (0.025, 0.25, 0.5, 0.75, 0.975)
 
@@ -224,3 +227,29 @@ def _from_data(unit: Unit) -> Transform:
     if split.data_hash != unit.record["data_hash"]:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     return Transform.of(split)
+
+
+def model_and_split(unit: Unit) -> tuple[GPModel, Split]:
+    """Return the model of a run as it was trained, and its split.
+
+    Raises `Nothing` where the data are others now, and UserError if the parameters were not kept.
+    """
+    from dgpbench.data.load import load_split
+    from dgpbench.report.figures.picture import Nothing
+
+    config = unit.record["config"]
+    stored = read.parameters(unit)
+    split = load_split(config, lambda text: None)
+    if split.data_hash != unit.record["data_hash"]:
+        raise Nothing("the data are not those it was trained on; fetch the dataset again")
+    model = cast("GPModel", create(config))
+    model.load_parameters({name: v for name, v in stored.items() if not name.startswith("scaling/")})
+    return model, split
+
+
+def layers_of(unit: Unit) -> tuple[Split, Callable[[np.ndarray, int, int], list[np.ndarray]]]:
+    """Return the split of a run, and a function that samples the outputs of its model's layers."""
+    from dgpbench.models.inside import layer_samples
+
+    model, split = model_and_split(unit)
+    return split, partial(layer_samples, model)

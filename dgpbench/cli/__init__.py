@@ -9,40 +9,15 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from dgpbench import __version__
+from dgpbench.cli.registry import VERBS, commands
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.plain_text import visible
 
-# Each verb's module has add_parser(subparsers) and main(args) -> exit code.
-VERBS = {
-    "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
-    "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
-    "tune": ("dgpbench.cli.tune", "choose settings on validation rows, then refit the best"),
-    "active": ("dgpbench.cli.active", "active learning: models that choose their own training rows"),
-    "status": ("dgpbench.cli.status", "what a sweep has done, what is missing, and why"),
-    "data": ("dgpbench.cli.data", "list, show, fetch and verify datasets"),
-    "show": ("dgpbench.cli.show", "finished runs as a table"),
-    "predict": ("dgpbench.cli.predict", "predictions of a finished run at new inputs"),
-    "compare": ("dgpbench.cli.compare", "a fair table of models by datasets, with tests and LaTeX"),
-    "plot": ("dgpbench.cli.plot", "draw runs: curves, predictions, calibration"),
-    "tables": ("dgpbench.cli.tables", "the papers' tables from our records, beside the published numbers"),
-    "figures": ("dgpbench.cli.figures", "the papers' figures from our records and draws"),
-    "report": ("dgpbench.cli.report", "static pages: leaderboard, each run, the papers' tables"),
-    "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
-    "repro": ("dgpbench.cli.repro", "go on with the runs of the papers' tables"),
-    "merge": ("dgpbench.cli.merge", "take in results from another machine"),
-    "submit": ("dgpbench.cli.submit", "check records and write the file that a pull request adds"),
-    "verify": ("dgpbench.cli.verify", "check all results: schema, keys, checksums, metrics"),
-    "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
-    "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
-    "perf": ("dgpbench.cli.perf", "measure training steps beside GPflow, GPflux and GPyTorch"),
-    "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
-    "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
-}
 COMPLETE = "_complete"
 WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
 PLACE_ERRORS = (errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
@@ -76,8 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what the terminal has no letter for is written out
             stream.reconfigure(errors="backslashreplace")
+    return guarded(lambda: _dispatch(list(sys.argv[1:] if argv is None else argv)))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command; an error that the user can mend becomes one line and an exit code."""
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        return command()
     except UserError as error:
         return _fail(" ".join(str(error).split()), 2)
     except Interrupted as error:
@@ -115,8 +95,8 @@ def _dispatch(argv: list[str]) -> int:
     if verb in ("-V", "--version"):
         print(f"dgpbench {__version__}")
         return 0
-    if verb not in VERBS:
-        raise UserError(f"unknown command '{verb}'{did_you_mean(verb, VERBS)}")
+    if verb not in VERBS and verb not in commands():
+        raise UserError(f"unknown command '{verb}'{did_you_mean(verb, commands())}")
     return run_verb(verb, argv)
 
 
@@ -126,7 +106,7 @@ def run_verb(verb: str, argv: list[str]) -> int:
         if not word or re.fullmatch("--[a-z-]+=", word):
             name = word.rstrip("=") or (before if before.startswith("-") else "an argument")
             raise UserError(f"{name} is empty; give it a value or leave it out; see `dgpbench {verb} --help`")
-    module = importlib.import_module(VERBS[verb][0])
+    module = importlib.import_module((VERBS.get(verb) or commands()[verb])[0])
     parser = Parser(prog="dgpbench")
     module.add_parser(parser.add_subparsers(dest="verb"))
     args, rest = parser.parse_known_args(argv)
@@ -142,8 +122,8 @@ def run_verb(verb: str, argv: list[str]) -> int:
 
 
 def _overview() -> str:
-    width = max(map(len, VERBS))
-    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in VERBS.items()]
+    width = max(map(len, commands()))
+    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in commands().items()]
     return "\n".join(
         [
             "usage: dgpbench COMMAND [arguments]",

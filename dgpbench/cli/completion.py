@@ -6,7 +6,9 @@ import argparse
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
+from dgpbench.cli.registry import commands
 from dgpbench.config.kernel_names import FAMILIES
 from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.tree import conf_dir, groups, main_fields, options
@@ -74,10 +76,8 @@ def complete(words: Sequence[str]) -> int:
 
 def candidates(words: list[str]) -> list[str]:
     """What the last of `words` may become."""
-    from dgpbench.cli import VERBS
-
     *before, current = words
-    found = _found(before, current) if before else [*VERBS, "--help", "--version"]
+    found = _found(before, current) if before else [*commands(), "--help", "--version"]
     return [word for word in found if word.startswith(current)]
 
 
@@ -95,23 +95,21 @@ def _found(before: list[str], current: str) -> Sequence[str]:
         return list(options("dataset"))
     if verb in TAKE_OVERRIDES and not option:
         return _overrides(current, before)
-    if verb == "tables" and not option:
-        from dgpbench.report.specs import names
-
-        return names()
-    if verb == "figures" and not option:
-        return _figures()
+    if verb in commands() and not option and (words := getattr(_module(verb), "words", None)):
+        return words()
     return [*WORDS.get(verb, ()), *_flags(verb)]
+
+
+def _module(verb: str) -> ModuleType:
+    return importlib.import_module(commands()[verb][0])
 
 
 def _flags(verb: str) -> list[str]:
     """Long options of a verb as its parser has them, --help last."""
-    from dgpbench.cli import VERBS
-
-    if verb not in VERBS:
+    if verb not in commands():
         return ["--help"]
     parsers = argparse.ArgumentParser().add_subparsers()
-    importlib.import_module(VERBS[verb][0]).add_parser(parsers)
+    _module(verb).add_parser(parsers)
     actions = parsers.choices[verb]._actions  # argparse has no public list of them
     long = [name for action in actions for name in action.option_strings if name.startswith("--")]
     return [*(name for name in long if name != "--help"), "--help"]
@@ -138,15 +136,6 @@ def _choices(verb: str, flag: str) -> Sequence[str]:
 
         return KINDS
     return ()
-
-
-def _figures() -> list[str]:
-    import yaml
-
-    import dgpbench.report
-
-    file = Path(dgpbench.report.__file__).parent / "figures" / "figures.yaml"
-    return [str(name) for name in yaml.safe_load(file.read_text(encoding="utf-8"))]
 
 
 def _overrides(current: str, before: list[str]) -> list[str]:

@@ -1,178 +1,91 @@
-"""`dgpbench perf`: measure, write perf.json, a table and a plot, and hold the ratios against the targets."""
+"""`dgpbench perf`: how long a training step of a model takes on this machine."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from dgpbench.cli.arguments import add_config_dir
 from dgpbench.errors import UserError
-from dgpbench.report.files import put
 
-DEFAULT_OUTPUT = "perf-results"
-ROUNDS, TURN = 7, 0.7
-STUDIES = {
-    "time-to-accuracy": "only seconds of training until DGP2 has the published test log-likelihood; "
-    "with --systems gpytorch,gpflux the race with these peers",
-    "choice": "only validation log-likelihood against seconds of training, for the choice of defaults",
-    "scaling": "only step time against batch, M, depth, width, K, and rate and memory against rows",
-    "evaluation": "only test rows per second of prediction and of all metrics",
-    "posteriors": "only steps of the posteriors that couple layers beside mean field",
-    "sampling": "only effective samples per second of SGPMC beside GPflow's, on coal and pines",
-}
+if TYPE_CHECKING:
+    from dgpbench.data.split import Split
+    from dgpbench.engine.context import TrainResult
+
+SECONDS = 5.0
+MORE = (
+    "Other libraries, races and studies: `python -m benchmarks --help` in a checkout of the repository, or "
+    "`make perf`; see docs/performance.md."
+)
 
 
 def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "perf",
-        help="measure training steps beside GPflow, GPflux and GPyTorch",
-        description="Time training steps of dgpbench and its peers in turns, in one run, each in a process "
-        "of its own with the same malloc settings and threads. Writes perf.json, perf.md and perf.png.",
-        epilog="GPflux and GPyTorch need environments of their own: `make perf` makes them. "
-        "DGPBENCH_PERF_ENVS names the folder that holds them (default .perf-envs).",
+        help="time a training step of a model on this machine",
+        description="Train a model for a few seconds and print the time of a step, of compilation, and of "
+        "the whole budget. Nothing is recorded.",
+        epilog=MORE,
     )
     parser.add_argument(
-        "--cases",
-        nargs="+",
-        default=[],
-        metavar="CASE",
-        help="a, b, a-sgp, b-dgp2, ... (default: all); of a study its datasets, models or axes",
+        "overrides", nargs="*", metavar="name=value", help="as for run: model=dgp3 dataset=kin8nm threads=1"
     )
     parser.add_argument(
-        "--systems",
-        nargs="+",
-        default=[],
-        metavar="SYSTEM",
-        help="dgpbench, dgpbench-mixed, gpflux-float64, ... (default: all); of a study its settings",
+        "--seconds", type=float, default=SECONDS, metavar="S", help=f"time to train (default: {SECONDS:g})"
     )
-    parser.add_argument(
-        "--rounds", type=int, metavar="N", help=f"turns of each system (default: {ROUNDS}), or splits"
-    )
-    parser.add_argument(
-        "--seconds", type=float, metavar="S", help=f"length of a turn (default: {TURN}), or of a training run"
-    )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads of every system (default: all cores)"
-    )
-    parser.add_argument(
-        "--device", choices=("cpu", "gpu"), default="cpu", help="where steps are timed (default: cpu)"
-    )
-    parser.add_argument(
-        "--peers-python",
-        nargs="+",
-        default=[],
-        metavar="ENV",
-        help="folder that holds gpflux/ and gpytorch/, or gpflux=PATH gpytorch=PATH",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        default=DEFAULT_OUTPUT,
-        metavar="DIR",
-        help=f"folder of the results (default: {DEFAULT_OUTPUT})",
-    )
-    parser.add_argument(
-        "--replot", action="store_true", help="only table and plot, from perf.json in that folder"
-    )
-    only = parser.add_mutually_exclusive_group()
-    for study, about in STUDIES.items():
-        only.add_argument(f"--{study}", dest="study", action="store_const", const=study, help=about)
-    only.add_argument(
-        "--check-run",
-        action="store_true",
-        help="only compare the steps per second of `dgpbench run` with the bare step",
-    )
+    add_config_dir(parser)
 
 
 def main(args: argparse.Namespace) -> int:
-    from rich.console import Console
+    from dgpbench.config import compose
+    from dgpbench.config.budget import budget_of, planned_steps
+    from dgpbench.data.load import load_split
 
-    given = (args.rounds, args.seconds, args.threads)
-    if any(value is not None and not value > 0 for value in given):
-        raise UserError("--rounds, --seconds and --threads must be positive")
-    if args.device == "gpu" and (args.study or args.check_run or args.replot):
-        raise UserError("--device gpu times training steps; studies run on the processor: leave one out")
-    folder = Path(args.output)
-    console = Console(stderr=True)
-    note = lambda text: console.print(text, markup=False, highlight=False)  # noqa: E731
-    if args.check_run:
-        return _check_run(folder, args.threads)
-    if args.study:
-        from dgpbench.perf import studies
-
-        return studies.run(args.study, args, folder, note)
-    path = folder / "perf.json"
-    if args.replot:
-        results = _read(path)
-    else:
-        results = _measure(args, path, note)
-    _write(results, folder, note)
+    if not args.seconds > 0:
+        raise UserError(f"--seconds must be positive, not {args.seconds:g}")
+    cfg = compose(args.overrides, args.config_dir)
+    split = load_split(cfg)
+    trained = step_times(cfg, split, args.seconds)
+    if trained is None or not trained.steps or not trained.seconds:
+        raise UserError(
+            f"model={cfg['model']['name']} is not trained in steps; `dgpbench run` records its seconds"
+        )
+    each = trained.seconds / trained.steps
+    print(f"{cfg['model']['name']} on {cfg['dataset']['name']}, {split.n_train:,} training rows")
+    print(f"  step         {1000 * each:.3g} ms, {1 / each:,.4g} steps/s (mean of {trained.steps:,} steps)")
+    print(f"  compilation  {trained.compile_seconds:.1f} s")
+    if steps := planned_steps(budget_of(cfg), split.n_train):
+        print(f"  the budget   {steps:,} steps, {steps * each:,.3g} s")
+    print(MORE)
     return 0
 
 
-def _measure(args: argparse.Namespace, path: Path, note) -> dict:
-    from dgpbench.perf.cases import CASES, select
-    from dgpbench.perf.measure import Settings, measure
-    from dgpbench.perf.systems import SYSTEMS, interpreters
+def step_times(cfg: dict, split: Split, seconds: float) -> TrainResult | None:
+    """Train the model of a config for `seconds`, with nothing kept; return what training measured.
 
-    cases = [CASES[name] for name in select(args.cases, list(CASES), "case")]
-    systems = [SYSTEMS[name] for name in select(args.systems, list(SYSTEMS), "system")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    settings = Settings(args.rounds or ROUNDS, args.seconds or TURN, args.threads or cores, args.device)
-    if args.device == "gpu":
-        _need_gpu()
-    pythons = interpreters(args.peers_python)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return measure(cases, systems, pythons, settings, note, keep=lambda results: _keep(path, results))
+    None means that the model has no training loop.
+    """
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
 
+    from dgpbench.engine.context import RunContext, Silent, TrainResult
+    from dgpbench.models.base import check_task, create
+    from dgpbench.models.refusals import refuse, refuse_split
 
-def _need_gpu() -> None:
-    from dgpbench.engine.platform import GPUS
-
-    if not GPUS:
-        raise UserError("--device gpu, but TensorFlow sees no GPU; install dgpbench[gpu], or leave it out")
-
-
-def _keep(path: Path, results: dict) -> None:
-    put(path, (json.dumps(results, indent=1, allow_nan=False) + "\n").encode())
-
-
-def _read(path: Path) -> dict:
-    from dgpbench.perf.measure import SCHEMA
-
-    try:
-        results = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"no {path}; measure first: dgpbench perf -o {path.parent}") from None
-    except ValueError:
-        raise UserError(f"{path} is no JSON file; measure again: dgpbench perf -o {path.parent}") from None
-    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
-        raise UserError(f"{path} is not of schema {SCHEMA}; measure again: dgpbench perf -o {path.parent}")
-    return results
-
-
-def _write(results: dict, folder: Path, note) -> None:
-    from rich.console import Console
-
-    from dgpbench.perf import plot, tables
-
-    put(folder / "perf.md", tables.markdown(results).encode())
-    tables.show(results, Console())
-    written = ["perf.json", "perf.md"]
-    try:
-        plot.draw(results, folder / "perf.png")
-        written.append("perf.png")
-    except ImportError:
-        note("no plot: matplotlib is not installed (pip install matplotlib, then dgpbench perf --replot)")
-    note(f"written to {folder}: {', '.join(written)}")
-
-
-def _check_run(folder: Path, threads: int | None) -> int:
-    from dgpbench.perf.overhead import check_run_overhead
-
-    found = check_run_overhead([f"threads={threads}"] if threads else [])
-    folder.mkdir(parents=True, exist_ok=True)
-    _keep(folder / "overhead.json", found.to_dict())
-    print(found.line())
-    return 0 if found.met else 1
+    refuse(cfg)
+    refuse_split(cfg, split)
+    model = create(cfg)
+    check_task(model, cfg["model"]["name"], split)
+    with TemporaryDirectory(prefix="dgpbench-perf-") as folder:
+        run = RunContext(
+            key="",
+            folder=Path(folder),
+            seed=cfg["seed"],
+            steps=None,
+            seconds=seconds,
+            reporter=Silent(),
+            note=lambda text: None,
+            checkpoint_seconds=float("inf"),
+        )
+        trained = model.fit(split, run)
+    return trained if isinstance(trained, TrainResult) else None

@@ -54,7 +54,9 @@ def main(args: argparse.Namespace) -> int:
     except Nothing as nothing:
         undrawn.append(str(nothing))
     if "layers" in kinds and (args.kind or (len(units) == 1 and has_layers(units[0].record))):
-        drawn, more = layer_pictures(units)
+        from dgpbench.api.fitted import layers_of
+
+        drawn, more = layer_pictures(units, layers_of)
         pictures, undrawn = [*pictures, *drawn], [*undrawn, *more]
     if not pictures:
         raise UserError("nothing could be drawn: " + "; ".join(undrawn))

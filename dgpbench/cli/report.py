@@ -20,13 +20,15 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    from dgpbench.cli.registry import report_parts
     from dgpbench.report.files import output_folder, put, writing
     from dgpbench.report.page import pages
     from dgpbench.store.scan import scan
 
     results, output = results_to_read(args.results), output_folder(args.output)
     units = scan(results, reference=reference_of(args, results), traces=True)
-    found, undrawn = pages(units, results, output)
+    parts = [module.part for module in report_parts()]
+    found, undrawn = pages(units, results, output, parts)
     with writing(output):
         for name, text in found.items():
             (output / name).parent.mkdir(exist_ok=True)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
+from dgpbench.gp.deep_gp import walk
+from dgpbench.gp.flow import Flow
 from dgpbench.inference.base import Bound, Numerics
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 BOUND_DRAWS = 500  # of its noise, over which the bound is averaged
 FUNCTION_DRAWS = 400  # of q, for variances
+SAMPLE_DRAWS = 50  # of q, among which samples of layers are shared out
 MOST_ROWS = 10_000  # training rows that the bound is estimated from
 
 
@@ -134,3 +137,31 @@ def function_draws(
         outputs.append(drawn[:, :points])
         H = drawn[:, points:]
     return inputs, outputs, H
+
+
+def layer_samples(model: GPModel, X: np.ndarray, samples: int, seed: int) -> list[np.ndarray]:
+    """Samples (S, G, width) of the output of each layer of a fitted GPModel at scaled inputs X (G, D).
+
+    A sample takes the same noise at all points: the bands are those of the marginals, and smooth in x. Where
+    q is drawn from, the samples are shared out among its draws.
+    """
+    drawn = {id(parts): parts for parts in model.posterior_parts(SAMPLE_DRAWS, seed)}
+    each, rng = -(-samples // len(drawn)), np.random.default_rng(seed)
+    found = [_through(model.model, parts, X, each, rng) for parts in drawn.values()]
+    return [np.concatenate(layer)[:samples] for layer in zip(*found, strict=True)]
+
+
+def _through(gp, parts, X: np.ndarray, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Samples of the outputs of each layer, given its prepared parts."""
+    G = len(X)
+    noise = tf.constant(rng.standard_normal((gp.noise_dim, samples)).repeat(G, axis=1))
+    w = [tf.reshape(noise[gp.noise_rows(i)], (gp.layers[i].dim, 1, -1)) for i in gp.latent]
+    columns = tf.constant(np.tile(X.T, (1, samples)))
+    steps = list(walk(gp, parts, columns, Flow(noise, w, jitter=parts.get("jitter"))))
+    layer, batch, H = steps[-1]
+    mean, var = layer.conditional(batch, H)
+    last = mean + tf.sqrt(tf.maximum(var, 0.0)) * rng.standard_normal((mean.shape[0], samples)).repeat(
+        G, axis=1
+    )
+    outputs = [H for _, _, H in steps[1:]] + [last]
+    return [out.numpy().reshape(-1, samples, G).transpose(1, 2, 0) for out in outputs]

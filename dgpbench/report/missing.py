@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from shlex import quote
 
-from dgpbench.report.cells import Cell
+from dgpbench.report.table import Cell
 
 SHOWN_SPLITS = 4  # one by one in a command; more are a range
 
@@ -13,8 +13,8 @@ SHOWN_SPLITS = 4  # one by one in a command; more are a range
 def run_command(cell: Cell, split: int) -> str:
     """The command of one unit."""
     place = cell.place
-    if place.case:
-        return f"dgpbench perf --cases {place.case} --systems {place.system}"
+    if place.command:
+        return place.command
     return " ".join(["dgpbench run", *_settings(cell), f"dataset={place.dataset}", f"split={split}"])
 
 
@@ -51,7 +51,7 @@ def summary(cells: Iterable[Cell]) -> list[str]:
 
 
 def _one_for_all(group: Sequence[Cell]) -> str:
-    return run_command(group[0], 0) if group[0].place.case else sweep_command(group)
+    return run_command(group[0], 0) if group[0].place.command else sweep_command(group)
 
 
 def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
@@ -60,7 +60,7 @@ def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
     for cell in cells:
         if cell.missing:
             place = cell.place
-            found.setdefault((place.words, place.config_dirs, place.case, place.system), []).append(cell)
+            found.setdefault((place.words, place.config_dirs, place.command), []).append(cell)
     return list(found.values())
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from dgpbench.store.scan import Unit
 
 if TYPE_CHECKING:
-    from dgpbench.report.cells import Cell
+    from dgpbench.report.table import Cell
 
 MARK = "‡"
 NOT_RERUN = "consistent, not re-run"
@@ -29,7 +29,7 @@ def not_recomputed(units: Iterable[Unit]) -> str:
     return f", metrics{'' if bare == len(found) else f' of {bare}'} not recomputed"
 
 
-def others_note(cells: dict[tuple[str, str], Cell]) -> list[str]:
+def others_note(cells: Mapping[tuple[str, str], Cell]) -> list[str]:
     """What the mark means and which cells have it; nothing where none has."""
     told = [
         f"{row} {column} ({cell.community} of {len(cell.units)} records{not_recomputed(cell.units)})"

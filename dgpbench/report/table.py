@@ -1,31 +1,165 @@
-"""A table with everything that is known of it: spec, cells, variants; values as frames for the rules."""
+"""Tables: rows by columns of cells, each cell the records of one config."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from dgpbench.report import cells as cells_module
-from dgpbench.report.cells import Cell, Records, Variant
-from dgpbench.report.published import Published, find
+from dgpbench.report.others import community
 from dgpbench.report.rules import Summary, summarise
-from dgpbench.report.specs import Spec, with_variant
-from dgpbench.report.step_times import perf_cells
+from dgpbench.store.scan import Unit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ["row", "column", "split", "value"]
+SHAPIRO = "shapiro_w_median"
+SHOWN_FAILURES, SHOWN_LINKS = 12, 25
 
 
-class Explanation(NamedTuple):
-    """The run of another variant beside a cell, and what its agreement with print would mean."""
+@dataclass(frozen=True)
+class Place:
+    """Place of one cell: the dataset, settings and metric it asks for."""
 
-    cell: Cell
-    why: str
+    row: str
+    column: str
+    dataset: str | None = None  # its name
+    overrides: tuple[str, ...] = ()  # changes of the defaults: model=dgp2, ...
+    splits: int | None = None  # how many it averages; None for all of the protocol
+    metric: str | None = None
+    scale: float = 1.0  # value shown = scale * metric + shift
+    shift: float = 0.0
+    better: str = "higher"
+    config_dirs: tuple[str, ...] = ()  # folders of the user's own options
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """The settings of `dgpbench run`, without the dataset."""
+        return self.overrides
+
+    @property
+    def command(self) -> str | None:
+        """The command that makes the value of a cell that no run makes."""
+        return None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Layout of a table: its cells by row and column, and how it is shown."""
+
+    name: str
+    title: str
+    units: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    places: Mapping[tuple[str, str], Place]
+    bold: str = "row"  # best within a row, a column, or none
+    baseline: str | None = None
+    config_dirs: tuple[str, ...] = ()  # folders of the user's own options
+    corrected_errors: bool = False  # standard errors allow for the rows that splits share
+
+
+class BySplit(NamedTuple):
+    """A metric of records by split. Several seeds of one split count as one, with their mean."""
+
+    values: dict[int, float]
+    failed: dict[int, str]  # status and reason
+    lacking: list[int]  # done without this metric
+
+
+def by_split(units: Iterable[Unit], metric: str | None, scale: float = 1.0, shift: float = 0.0) -> BySplit:
+    """scale * metric + shift of each split, and why it has none."""
+    seeds: dict[int, list[float]] = {}
+    failed: dict[int, str] = {}
+    lacking: set[int] = set()
+    for unit in units:
+        record = unit.record
+        value = record["metrics"].get(metric)
+        if record["status"] == "interrupted":
+            continue  # goes on when its command is given again: missing, not failed
+        if record["status"] != "done":
+            failed[record["split"]] = f"{record['status']}: {record['reason'] or 'no reason recorded'}"
+        elif value is None:
+            lacking.add(record["split"])
+        else:
+            seeds.setdefault(record["split"], []).append(scale * value + shift)
+    values = {split: sum(found) / len(found) for split, found in sorted(seeds.items())}
+    failed = {split: text for split, text in failed.items() if split not in values}
+    return BySplit(values, failed, sorted(lacking - set(values) - set(failed)))
+
+
+@dataclass
+class Cell:
+    """One place of a table: its values by split, and what failed or lacks."""
+
+    place: Place
+    expected: int | None = None  # splits; None where there is nothing to run
+    wanted: tuple[int, ...] | None = None  # which splits; None for the first `expected`
+    config_key: str | None = None
+    values: dict[int, float] = field(default_factory=dict)
+    w: dict[int, float] = field(default_factory=dict)  # median Shapiro W by split
+    failed: dict[int, str] = field(default_factory=dict)  # split -> status and reason
+    lacking: list[int] = field(default_factory=list)  # done, but the record lacks this metric
+    units: list[Unit] = field(default_factory=list)
+
+    def take(self, units: Iterable[Unit]) -> None:
+        """Hold these records: values, failures and Shapiro W by split."""
+        self.units = sorted(units, key=lambda unit: (unit.record["split"], unit.record["seed"]))
+        self.values, self.failed, self.lacking = as_placed(self.units, self.place)
+        self.w = by_split(self.units, SHAPIRO).values
+
+    @property
+    def missing(self) -> list[int]:
+        """Splits without a record."""
+        seen = {*self.values, *self.failed, *self.lacking}
+        wanted = range(self.expected or 0) if self.wanted is None else self.wanted
+        return [split for split in wanted if split not in seen]
+
+    @property
+    def test_ratio(self) -> float:
+        """Test rows per training row, which decides how strongly the splits of a dataset are correlated."""
+        for unit in self.units:
+            sizes = unit.record["sizes"]
+            if sizes.get("n_train") and "n_test" in sizes:
+                return sizes["n_test"] / sizes["n_train"]
+            fraction = unit.record["config"]["protocol"]["train_fraction"]
+            return (1 - fraction) / fraction
+        return 0.0
+
+    @property
+    def community(self) -> int:
+        """How many of its records are of others: consistent, not run again."""
+        return len(community(self.units))
+
+    @property
+    def count(self) -> str:
+        """n done / n expected, and how many failed: '18/20, 1 failed'."""
+        if self.expected is None:
+            return ""
+        text = f"{len(self.values)}/{self.expected}"
+        return f"{text}, {len(self.failed)} failed" if self.failed else text
+
+    def links(self) -> tuple[str, ...]:
+        """Files of its records, the first of them."""
+        return tuple(dict.fromkeys(str(unit.path) for unit in self.units))[:SHOWN_LINKS]
+
+    def numbers(self, ours: Summary | None) -> dict[str, float | None]:
+        """Splits by how they ended, then our number: the same names in every CSV."""
+        return {
+            "n_done": len(self.values),
+            "n_expected": self.expected,
+            "n_failed": len(self.failed),
+            "n_community": self.community,
+            "mean": ours.mean if ours else None,
+            "stderr": ours.error if ours else None,
+        }
+
+
+def as_placed(units: Iterable[Unit], place: Place) -> BySplit:
+    """The metric of a cell as it is shown there."""
+    return by_split(units, place.metric, place.scale, place.shift)
 
 
 @dataclass(frozen=True)
@@ -33,25 +167,19 @@ class Table:
     """A spec with its cells filled."""
 
     spec: Spec
-    cells: dict[tuple[str, str], Cell]
-    variants: list[Variant]
-    explaining: dict[tuple[str, str], Explanation] = field(default_factory=dict)
+    cells: Mapping[tuple[str, str], Cell]
 
     def ours(self, row: str, column: str) -> Summary | None:
-        """Mean and error of a cell's records; of step times the median."""
-        cell = self.cells[row, column]
-        if self.spec.ours == "perf" and cell.values:
-            return Summary(statistics.median(cell.values.values()), None, len(cell.values))
-        return summarise(cell.values.values(), self.test_ratio(row, column))
+        """Mean and error of a cell's records."""
+        return summarise(self.cells[row, column].values.values(), self.test_ratio(row, column))
 
     def test_ratio(self, row: str, column: str) -> float:
         """Return the `test_ratio` for a cell's standard error: 0 where the table prints the papers' form."""
         return self.cells[row, column].test_ratio if self.spec.corrected_errors else 0.0
 
     def published(self, row: str, column: str) -> Summary | None:
-        """The printed number as a summary; None if there is none or it is doubtful."""
-        found = self.cells[row, column].published
-        return None if found is None or found.doubtful else Summary(found.value, found.error, 1)
+        """The number of someone else that is drawn beside ours; plain comparisons have none."""
+        return None
 
     def frame(self) -> pd.DataFrame:
         """Ours, one line per cell and split."""
@@ -61,21 +189,6 @@ class Table:
             (*at, split, value) for at, cell in self.cells.items() for split, value in cell.values.items()
         ]
         return pd.DataFrame(lines, columns=COLUMNS)
-
-    def published_frame(self) -> pd.DataFrame:
-        """Published, one line per cell: dataset means, as printed. Doubtful cells are left out."""
-        import pandas as pd
-
-        lines = [(*at, 0, found.mean) for at in self.cells if (found := self.published(*at))]
-        return pd.DataFrame(lines, columns=COLUMNS)
-
-    def printed_footer(self, name: str, column: str) -> Published | None:
-        """A footer as the publication prints it."""
-        metric = self.spec.printed_footers.get(name)
-        place = self.cells[self.spec.rows[0], column].place
-        if not metric or not place.published:
-            return None
-        return find({**place.published, "dataset": self.spec.printed_footers["dataset"], "metric": metric})
 
     @property
     def done(self) -> int:
@@ -98,36 +211,22 @@ class Table:
         found: dict[tuple, Cell] = {}
         for cell in self.cells.values():
             place = cell.place
-            runs = place.words, place.dataset, place.case, place.system
             if cell.expected is not None:
-                found.setdefault(runs, cell)
+                found.setdefault((place.words, place.dataset, place.command), cell)
         return list(found.values())
 
+    def failures(self) -> list[str]:
+        """Failed splits with their reasons, the first of them if there are many."""
+        found = [
+            f"{row}, {column}, split {split} {text}"
+            for (row, column), cell in self.cells.items()
+            for split, text in cell.failed.items()
+        ]
+        more = len(found) - SHOWN_FAILURES
+        told = [f"and {more} more failures: dgpbench show --failed"] if more > 0 else []
+        return [*found[:SHOWN_FAILURES], *told]
 
-def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Table:
-    """The table of a spec from records, or from the first of `perf_files` that exists."""
-    if spec.ours == "perf":
-        return Table(spec, perf_cells(spec, perf_files), [])
-    cells = cells_module.fill(spec, records)
-    return Table(spec, cells, cells_module.variants(spec, cells, records), _explaining(spec, records))
 
-
-def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanation]:
-    """The cells of other variants that the spec names as explanations, those that have been run; of several
-    the first. An entry of the spec explains the cells of its variant `of` by those of its `variant`; without
-    one of them it means the table itself, and without rows or columns all."""
-    found: dict[tuple[str, str], Explanation] = {}
-    base = spec.base or spec
-    for entry in spec.explained:
-        if spec.chosen != (() if entry.get("of") is None else (entry["of"],)):
-            continue
-        other = base if entry.get("variant") is None else with_variant(base, entry["variant"])
-        chosen = {
-            (row, column): place
-            for (row, column), place in other.places.items()
-            if row in entry.get("rows", spec.rows) and column in entry.get("columns", spec.columns)
-        }
-        for at, cell in cells_module.fill(replace(other, places=chosen), records).items():
-            if cell.values:
-                found.setdefault(at, Explanation(cell, entry["why"]))
-    return found
+def few(splits: Sequence[int]) -> str:
+    """'0, 1, 2', of more than five the first and how many there are."""
+    return ", ".join(map(str, splits[:5])) + (f", ... ({len(splits)} in all)" if len(splits) > 5 else "")

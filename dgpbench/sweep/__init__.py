@@ -12,9 +12,9 @@ from types import ModuleType
 
 class _Callable(ModuleType):
     def __call__(self, *overrides: str, **options):
-        from dgpbench.api.runs import sweep
+        import dgpbench
 
-        return sweep(*overrides, **options)
+        return dgpbench.run_sweep(*overrides, **options)
 
 
 sys.modules[__name__].__class__ = _Callable

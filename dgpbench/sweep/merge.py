@@ -18,14 +18,21 @@ from dgpbench.sweep.child import LOG
 
 SAME = 1e-6  # relative; metrics of one key that differ by more are worth a word
 MAX_LOG = 16 << 20
+ReadExport = Callable[[Path], list[Unit]]
 
 
-def merge(source: Path, results: Path, warn: Callable[[str], None], allow: Sequence[str] = ()) -> Counter:
+def merge(
+    source: Path,
+    results: Path,
+    warn: Callable[[str], None],
+    read_export: ReadExport,
+    allow: Sequence[str] = (),
+) -> Counter:
     """Copy what `results` lacks, or has not done, from a results folder or a file that `show --export` wrote;
     returns how many were taken, kept, damaged, refused, different. `allow`: packages whose code the records
-    may name."""
+    may name; `read_export` reads such a file (api.exports.read)."""
     counts: Counter[str] = Counter()
-    for unit in _units(source, _counting(warn, counts)):
+    for unit in _units(source, _counting(warn, counts), read_export):
         try:
             check_record(unit.record, allow)
         except ValueError as error:
@@ -69,11 +76,9 @@ def _copy_log(source: Path, target: Path) -> None:
             shutil.copyfileobj(file, out)
 
 
-def _units(source: Path, warn: Callable[[str], None]) -> list[Unit]:
+def _units(source: Path, warn: Callable[[str], None], read_export: ReadExport) -> list[Unit]:
     if source.is_dir():
         return scan(source, reference=False, traces=True, trials=True, warn=warn)
-    from dgpbench.api.exports import read as read_export
-
     return read_export(source)
 
 

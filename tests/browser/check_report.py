@@ -12,10 +12,11 @@ import pytest
 from browser import Browser, missing
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "papers"))
 sys.path.insert(0, str(ROOT / "tests" / "report"))
 
 from report_units import record, write  # noqa: E402
-from test_report_figures import letters_run  # noqa: E402
+from test_figures import letters_run  # noqa: E402
 
 from dgpbench.cli import main  # noqa: E402
 

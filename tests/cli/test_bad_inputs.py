@@ -188,7 +188,7 @@ TABLE = {  # command -> words of its one line
     "merge own.csv": "own.csv is no export",
     "data show xqzw": "`dgpbench data list` shows all names",
     "completion nosuch": "invalid choice: 'nosuch'",
-    "perf --cases z": "unknown case 'z'; there are a-sgp",
+    "perf --seconds 0": "--seconds must be positive, not 0",
     "repro --budget x": "'x' is no length of time; write 2h, 90m",
     "tune model=sgp dataset=step": "nothing to tune",
     "run model=vgp inference.batch=10": "has no use for inference.batch=10; leave it out",

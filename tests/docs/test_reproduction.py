@@ -8,8 +8,8 @@ import pytest
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
-from dgpbench.report.document import Pages, renew_file, renewed
-from dgpbench.report.views import published_entry
+from dgpbench.papers.document import Pages, renew_file, renewed
+from dgpbench.papers.views import published_entry
 from dgpbench.store.scan import scan
 
 ROOT = Path(__file__).parents[2]

@@ -2,9 +2,9 @@
 
     taskset -c 1 python tests/neutral/compare_evaluation.py OLD NEW [turns=7] [model ...]
 
-OLD and NEW are folders with a checkout. Models and rows are those of `dgpbench perf --evaluation`, with
-the same method of inference. Prints processor milliseconds per test row on one thread (medians over turns) of
-metrics, of prediction and of all, and how far each metric is from OLD's, relative to it.
+OLD and NEW are folders with a checkout. Models and rows are those of `python -m benchmarks --evaluation`,
+with the same method of inference. Prints processor milliseconds per test row on one thread (medians over
+turns) of metrics, of prediction and of all, and how far each metric is from OLD's, relative to it.
 """
 
 import json
@@ -41,11 +41,15 @@ class Timed:
 
 def fitted(name: str, folder: str):
     """Config, split and model after five steps."""
+    try:
+        from benchmarks import evaluation
+    except ImportError:  # a checkout of before
+        from dgpbench.perf import evaluation
+
     from dgpbench.config import compose
     from dgpbench.data import load_split
     from dgpbench.engine.context import RunContext, Silent
     from dgpbench.models.base import create
-    from dgpbench.perf import evaluation
 
     most = evaluation.LATENT_ROWS if name.startswith("lv") else evaluation.ROWS
     own = evaluation.MODELS[name]

@@ -21,8 +21,12 @@ def serve(name: str) -> None:
     """In a child: build the step of a case, then run blocks as asked for on stdin; times go to stdout."""
     import inspect
 
-    from dgpbench.perf import cases
-    from dgpbench.perf.steps import ours
+    try:
+        from benchmarks import cases
+        from benchmarks.steps import ours
+    except ImportError:  # a checkout of before
+        from dgpbench.perf import cases
+        from dgpbench.perf.steps import ours
 
     wanted = cases.CASES[name]
     ours.set_threads(2, *([False] if "inside" in inspect.signature(ours.set_threads).parameters else []))
@@ -84,7 +88,7 @@ def main() -> None:
     old, new, *rest = sys.argv[1:]
     options = dict(word.split("=") for word in rest if "=" in word)
     turns, seconds = int(options.get("turns", 20)), float(options.get("seconds", 0.3))
-    from dgpbench.perf import cases
+    from benchmarks import cases
 
     names = [word for word in rest if "=" not in word] or [case.name for case in all_cases(cases)]
     logs = []

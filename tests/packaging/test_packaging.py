@@ -34,12 +34,15 @@ def test_the_wheel_has_conf_licence_and_entry_point(wheel):
         entry = next(n for n in names if n.endswith("entry_points.txt"))
         assert "dgpbench = dgpbench.cli:entry" in archive.read(entry).decode()
     assert {f"dgpbench/{path.as_posix()}" for path in CONF} <= names
-    report = ("published.csv", "sources.yaml", "specs/5.1.yaml", "figures/figures.yaml", "page/page.css")
-    assert {f"dgpbench/report/{name}" for name in report} <= names
+    papers = ("published.csv", "sources.yaml", "specs/5.1.yaml", "figures/figures.yaml", "provides.py")
+    assert {f"dgpbench/papers/{name}" for name in papers} <= names
+    assert "dgpbench/report/page/page.css" in names
     reference = {path.name for path in (ROOT / "results" / "reference").iterdir()}
     assert {f"dgpbench/reference/{name}" for name in reference} <= names and "cells.txt" in reference
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert not any(name.startswith(("tests/", "results/", "datasets/", "conf/")) for name in names)
+    assert not any(
+        name.startswith(("tests/", "benchmarks/", "results/", "datasets/", "conf/")) for name in names
+    )
 
 
 @pytest.mark.parametrize("where", ["wheel", "clone"])
@@ -56,6 +59,8 @@ def test_runs_from_any_folder(where, request, tmp_path):
     assert "usage: dgpbench COMMAND" in call(*command, "--help", cwd=elsewhere, PYTHONPATH=str(home))
     cfg = yaml.safe_load(call(*command, "run", "--cfg", "model=dgp4", cwd=elsewhere, PYTHONPATH=str(home)))
     assert cfg["model"]["layers"] == ["gp"] * 4
+    tables = call(*command, "tables", "5.1", "--no-reference", cwd=elsewhere, PYTHONPATH=str(home))
+    assert "published" in tables  # a command that a part of the package registers
     code = "import dgpbench.config as c; print(c.conf_dir())"
     found = call(sys.executable, "-c", code, cwd=elsewhere, PYTHONPATH=str(home)).strip()
     assert Path(found) == (home / "dgpbench" / "conf" if where == "wheel" else ROOT / "conf")

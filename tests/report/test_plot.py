@@ -197,10 +197,12 @@ def test_panels_fill_rows_evenly():
 def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     """Samples of the last layer have the mean and variance that the model predicts for f, those of the first
     layer the moments of its conditional."""
+    from dgpbench.api.fitted import layers_of
     from dgpbench.config import compose
     from dgpbench.experiment import run_unit
     from dgpbench.models.base import create
-    from dgpbench.report.runs.layers import has_layers, layer_picture, layer_samples
+    from dgpbench.models.inside import layer_samples
+    from dgpbench.report.runs.layers import has_layers, layer_picture
     from dgpbench.store import read
 
     paths = [f"paths.results={tmp_path / 'results'}", f"paths.datasets={tmp_path / 'datasets'}"]
@@ -224,7 +226,7 @@ def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     error = 0.05 * np.sqrt(total.max())
     np.testing.assert_allclose(last.mean(0)[:, 0], predicted.mixture_mean()[:, 0], atol=error)
     np.testing.assert_allclose(last.var(0)[:, 0] + noise, total, rtol=0.1)
-    picture = layer_picture(unit)
+    picture = layer_picture(unit, layers_of)
     assert picture.data.layer.nunique() == 2 and picture.image()[:4] == b"\x89PNG"
 
 

@@ -8,9 +8,10 @@ from report_units import units
 from scipy.stats import friedmanchisquare, ttest_1samp
 
 from dgpbench.errors import UserError
-from dgpbench.report import specs
+from dgpbench.papers import specs
+from dgpbench.papers.cells import Records
+from dgpbench.papers.table import build
 from dgpbench.report.calibration import calibration, pit_bars
-from dgpbench.report.cells import Records
 from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.significance import (
     OVER_DATASETS,
@@ -24,7 +25,6 @@ from dgpbench.report.significance import (
     signed_rank_posterior,
     wilcoxon,
 )
-from dgpbench.report.table import build
 
 DIFFERENCES = np.array([0.03, -0.01, 0.06, 0.02, 0.05])
 

@@ -11,7 +11,7 @@ from offered import SCALE, honest, keyed, packed
 from dgpbench.cli import main
 from dgpbench.config import compose, deviations
 from dgpbench.data import load_split
-from dgpbench.report.load import load_tables
+from dgpbench.papers.load import load_tables
 from dgpbench.store.claims import division
 from dgpbench.store.scan import packed_units
 from dgpbench.store.seal import dumps_line

@@ -9,13 +9,11 @@ from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options
 from dgpbench.errors import UserError
-from dgpbench.report.cells import Cell
 from dgpbench.report.comparison.fair import refuse
 from dgpbench.report.comparison.question import Asked, Question, ask
 from dgpbench.report.comparison.tuned import refits, tuned_labels
 from dgpbench.report.metrics import Metric, check_task, find_metric, unit_words
-from dgpbench.report.specs import Place, Spec
-from dgpbench.report.table import Table
+from dgpbench.report.table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit
 from dgpbench.sweep.state import timed
@@ -103,12 +101,11 @@ def compare(
         columns=tuple(labels),
         places={at: cell.place for at, cell in cells.items()},
         bold="row" if chosen.better else "none",
-        minus_infinity=None,
         baseline=_baseline(against, labels),
         config_dirs=question.config_dirs,
         corrected_errors=errors == ERRORS[0],
     )
-    return Comparison(Table(spec, cells, []), chosen, configs, tuple(words), tuple(notes))
+    return Comparison(Table(spec, cells), chosen, configs, tuple(words), tuple(notes))
 
 
 def _row_cells(

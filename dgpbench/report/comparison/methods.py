@@ -6,12 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dgpbench.config.protocol import is_trial
-from dgpbench.report.cells import Cell
 from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.comparison.tuned import tuned_names
 from dgpbench.report.metrics import Metric
-from dgpbench.report.specs import Place, Spec
-from dgpbench.report.table import Table
+from dgpbench.report.table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label, differences
 from dgpbench.store.scan import Unit
 
@@ -91,12 +89,9 @@ def as_comparison(found: Sequence[Method], metric: Metric) -> Comparison:
         rows=tuple(rows),
         columns=tuple(labels),
         places={at: cell.place for at, cell in cells.items()},
-        minus_infinity=None,
         corrected_errors=True,
     )
-    return Comparison(
-        Table(spec, {at: c for at, c in cells.items() if at[0] in rows}, []), metric, configs, ()
-    )
+    return Comparison(Table(spec, {at: c for at, c in cells.items() if at[0] in rows}), metric, configs, ())
 
 
 def _distinct(found: Sequence[Method]) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.comparison.methods import as_comparison, commonest_protocol, methods
-from dgpbench.report.figures import FigureSpec, calibration, dots, frontier, ranks, traces
-from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.figures import calibration, dots, frontier, ranks, traces
+from dgpbench.report.figures.picture import Nothing, Picture, PictureSpec
 from dgpbench.report.metrics import METRICS
 from dgpbench.report.runs.picture import KINDS, run_picture
 from dgpbench.store.scan import Unit
@@ -31,19 +31,21 @@ def comparison_pictures(
     for kind in kinds:
         title = TITLES[kind].format(comparison.metric.title)
         try:
-            drawn.append(PAINTERS[kind](FigureSpec(f"{prefix}-{kind}", kind, title, x="seconds"), comparison))
+            drawn.append(
+                PAINTERS[kind](PictureSpec(f"{prefix}-{kind}", kind, title, x="seconds"), comparison)
+            )
         except Nothing as nothing:
             undrawn.append(f"{kind}: {nothing}")
     return drawn, undrawn
 
 
-def _ranks(spec: FigureSpec, comparison: Comparison) -> Picture:
+def _ranks(spec: PictureSpec, comparison: Comparison) -> Picture:
     if comparison.metric.better is None:
         raise Nothing(f"of {comparison.metric.name} neither higher nor lower is better")
     return ranks.picture(spec, comparison.table)
 
 
-def _curves(spec: FigureSpec, comparison: Comparison) -> Picture:
+def _curves(spec: PictureSpec, comparison: Comparison) -> Picture:
     """One panel per dataset, one colour per column."""
     cells = comparison.table.cells.items()
     names = {u.record["key"]: at for at, cell in cells for u in cell.units if u.record["status"] == "done"}
@@ -51,7 +53,7 @@ def _curves(spec: FigureSpec, comparison: Comparison) -> Picture:
     return traces.picture(spec, units, named=lambda record: names[record["key"]])
 
 
-PAINTERS: dict[str, Callable[[FigureSpec, Comparison], Picture]] = {
+PAINTERS: dict[str, Callable[[PictureSpec, Comparison], Picture]] = {
     "dots": lambda spec, comparison: dots.picture(spec, comparison.table),
     "ranks": _ranks,
     "curves": _curves,

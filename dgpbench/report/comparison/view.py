@@ -9,13 +9,10 @@ from statistics import fmean
 import pandas as pd
 
 from dgpbench.report import missing
-from dgpbench.report.cells import Cell
 from dgpbench.report.comparison.columns import columns_grid, in_words, training_seconds
 from dgpbench.report.comparison.fair import DIFFERENT, marks, uneven
 from dgpbench.report.comparison.fill import Comparison, logarithms
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
-from dgpbench.report.notes import failures
-from dgpbench.report.numbers import cell_numbers
 from dgpbench.report.others import others_note
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import (
@@ -27,7 +24,7 @@ from dgpbench.report.significance import (
     paired,
     rank_groups,
 )
-from dgpbench.report.views import few, links_of
+from dgpbench.report.table import Cell, few
 
 BOLD = "bold: error bars overlap those of the best"
 NO_LOGLIK = "{}: predicts by draws, which have no {}; --metric {} is there for all"
@@ -56,7 +53,7 @@ def main_grid(comparison: Comparison) -> Grid:
     notes = [f"mean ({errors}) over splits, n done / n expected{wanted}"]
     notes += [BOLD] if spec.bold == "row" and len(spec.columns) > 1 else []
     notes += [*others_note(table.cells), *marks(comparison), *comparison.notes]
-    notes += [*_lacking(comparison), *failures(table)]
+    notes += [*_lacking(comparison), *table.failures()]
     between = "; " if any(", " in column for column in spec.columns) else ", "
     return Grid(
         spec.name,
@@ -113,7 +110,7 @@ def _entries(comparison: Comparison, row: str) -> tuple[Entry, ...]:
                 cell.count,
                 column in bold,
                 detail=_detail(cell),
-                links=links_of(cell),
+                links=cell.links(),
                 value=summary.mean if summary else None,
                 others=cell.community > 0,
             )
@@ -225,7 +222,7 @@ def frame(comparison: Comparison) -> pd.DataFrame:
                 "dataset": row,
                 "column": column,
                 "metric": comparison.metric.name,
-                **cell_numbers(cell, summary),
+                **cell.numbers(summary),
                 "n_common": common.n if common else 0,
                 "mean_common": common.mean if common else None,
                 "bold": column in _bold(comparison, row),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panel_each
-from dgpbench.report.numbers import cell_frame
 from dgpbench.report.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KEPT = [
     "row",
@@ -23,10 +26,7 @@ COLUMNS = 4
 
 
 def picture(spec, table: Table) -> Picture:
-    data = cell_frame(table)
-    doubtful = data.published_confidence == "ocr-doubtful"
-    data.loc[doubtful, ["published", "published_stderr"]] = math.nan
-    data = data[KEPT]
+    data = _numbers(table)
     rows = [
         row for row in table.spec.rows if data[data.row == row][["mean", "published"]].notna().any(axis=None)
     ]
@@ -51,6 +51,29 @@ def picture(spec, table: Table) -> Picture:
     )
 
 
+def _numbers(table: Table) -> pd.DataFrame:
+    """Our mean and error of each cell, and the published ones."""
+    import pandas as pd
+
+    lines = []
+    for (row, column), cell in table.cells.items():
+        theirs = table.published(row, column)
+        lines.append(
+            {
+                "row": row,
+                "column": column,
+                **cell.numbers(table.ours(row, column)),
+                "published": theirs.mean if theirs else None,
+                "published_stderr": theirs.error if theirs else None,
+            }
+        )
+    return pd.DataFrame(lines).astype({"n_expected": "Int64"})[KEPT]
+
+
+def _compares(table: Table) -> bool:
+    return any(table.published(*at) for at in table.cells)
+
+
 def _panel(axes, cells, table: Table, theme: dict) -> None:
     names = list(table.spec.columns)
     ours, theirs = theme["colours"][1], theme["colours"][0]
@@ -59,7 +82,7 @@ def _panel(axes, cells, table: Table, theme: dict) -> None:
         ("published", "published_stderr", 0.16, hollow),
         ("mean", "stderr", -0.16, {"color": ours, "label": "ours"}),
     ]
-    if not any(cell.published for cell in table.cells.values()):
+    if not _compares(table):
         series = [("mean", "stderr", 0.0, {"color": ours})]
     for column, error, offset, style in series:
         at = [names.index(name) + offset for name in cells.index]
@@ -80,7 +103,7 @@ def _panel(axes, cells, table: Table, theme: dict) -> None:
 def _notes(table: Table) -> tuple[str, ...]:
     better = next(iter(table.cells.values())).place.better
     side = "right" if better == "higher" else "left"
-    whose = "ours: " if any(cell.published for cell in table.cells.values()) else ""
+    whose = "ours: " if _compares(table) else ""
     base = f"; dotted: {table.spec.baseline}" if table.spec.baseline else ""
     return (
         f"dots: mean, whiskers: standard error; to the {side} is better{base}",

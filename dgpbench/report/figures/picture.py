@@ -31,6 +31,19 @@ class Nothing(Exception):
 
 
 @dataclass(frozen=True)
+class PictureSpec:
+    """What a picture is called, and what curves are drawn over and grouped by."""
+
+    name: str
+    kind: str = ""  # '' where nothing is drawn
+    title: str = ""
+    x: str = "seconds"
+    lower: str | None = None  # a second row of panels: step_size | test_loglik
+    panel: str = "dataset"
+    strip: str = ""  # what the names of a figure's experiments share in front of that of the method
+
+
+@dataclass(frozen=True)
 class Picture:
     """Something to draw, in any of the formats and themes."""
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from html import escape
 
-from dgpbench.report.cells import by_split
 from dgpbench.report.comparison.methods import Method, commonest_protocol
 from dgpbench.report.comparison.view import decimals, shown
 from dgpbench.report.metrics import METRICS, find_metric
 from dgpbench.report.page.links import Links
 from dgpbench.report.rules import summarise
+from dgpbench.report.table import by_split
 from dgpbench.store.scan import Unit
 from dgpbench.store.summary import usual_metrics
 

@@ -1,4 +1,4 @@
-"""Where the records come from, with what they were made, and whose numbers stand beside them."""
+"""Where the records come from, and with what they were made."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pandas as pd
 
 from dgpbench import __version__
 from dgpbench.report.grid import plain
-from dgpbench.report.published import citations
 from dgpbench.report.render.html import render
 from dgpbench.store.scan import Unit
 
 
 def provenance(units: Sequence[Unit]) -> str:
-    """Two tables: facts of the records counted, and the sources of published numbers."""
+    """Return a table of the records' facts, counted."""
     records = [unit.record for unit in units]
     places = Counter(_place(unit) for unit in units)
     facts = {
@@ -33,10 +32,7 @@ def provenance(units: Sequence[Unit]) -> str:
         "this page": [f"dgpbench {__version__}"],
     }
     lines = [{"what": name, "found": "; ".join(values)} for name, values in facts.items() if values]
-    cited = [{"source": name, "reference": text} for name, text in citations().items()]
-    return render(plain("Records", pd.DataFrame(lines), name="records")) + render(
-        plain("Published numbers", pd.DataFrame(cited), name="sources")
-    )
+    return render(plain("Records", pd.DataFrame(lines), name="records"))
 
 
 def _counted(values: Iterable) -> list[str]:

@@ -3,20 +3,23 @@ sequences, their warps (alignment.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dgpbench.errors import UserError
-from dgpbench.report.figures.fitted import fitted_model
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.report.runs.alignment import alignment_picture
 from dgpbench.report.runs.picture import run_name
 from dgpbench.store.scan import Unit
 
+# scaled inputs (G, D), samples, seed -> samples (S, G, width) of the output of each layer
+LayerSamples = Callable[[np.ndarray, int, int], list[np.ndarray]]
+Opened = Callable[[Unit], tuple[Any, LayerSamples]]  # the split and the fitted layers of a run
+
 POINTS, SAMPLES, SEED = 150, 400, 0
-DRAWS = 50  # of q, where it is drawn from
 MOST_OUTPUTS = 3  # of one layer
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 COLUMNS = ("q05", "q25", "q50", "q75", "q95")
@@ -34,28 +37,28 @@ def _aligns(record: dict) -> bool:
     return (record["config"]["model"].get("layers") or [None])[0] == "align"
 
 
-def layer_pictures(units: Sequence[Unit]) -> tuple[list[Picture], list[str]]:
+def layer_pictures(units: Sequence[Unit], opened: Opened) -> tuple[list[Picture], list[str]]:
     """One picture for each run that has layers, and why there is none for the others."""
     drawn, undrawn = [], []
     for unit in units:
         try:
-            drawn.append(layer_picture(unit))
+            drawn.append(layer_picture(unit, opened))
         except (Nothing, UserError) as error:
             undrawn.append(f"layers of {run_name(unit.record)}: {error}")
     return drawn, undrawn
 
 
-def layer_picture(unit: Unit) -> Picture:
+def layer_picture(unit: Unit, opened: Opened) -> Picture:
     """Panels from the first layer to the last; Nothing if the run is not a GP of one input."""
     record = unit.record
     if not has_layers(record):
         raise Nothing("they are drawn of finished GP models of one input")
     name, title = f"layers-{record['key'][:8]}", f"Layers: {run_name(record)}"
-    model, split = fitted_model(unit)
+    split, samples = opened(unit)
     if _aligns(record):
-        first = lambda X: layer_samples(model, X, SAMPLES, SEED)[0][..., 0]  # noqa: E731
+        first = lambda X: samples(X, SAMPLES, SEED)[0][..., 0]  # noqa: E731
         return alignment_picture(name, title, split, first)
-    x, found = _samples_of(model, split)
+    x, found = _samples_of(samples, split)
     kinds = record["config"]["model"]["layers"]
     parts = []
     for i, values in enumerate(found):
@@ -86,41 +89,8 @@ def layer_picture(unit: Unit) -> Picture:
     return Picture(name, title, data, paint, (3.0 * len(found) + 0.6, 3.0), notes)
 
 
-def _samples_of(model, split) -> tuple[np.ndarray, list[np.ndarray]]:
+def _samples_of(samples: LayerSamples, split) -> tuple[np.ndarray, list[np.ndarray]]:
     """x (G,) in original units over the training inputs, and samples (S, G, width) of each layer's output."""
     X = np.linspace(split.X_train.min(), split.X_train.max(), POINTS)[:, None]
     x = X[:, 0] * np.reshape(split.x_std, -1)[0] + np.reshape(split.x_mean, -1)[0]
-    return x, layer_samples(model, X, SAMPLES, SEED)
-
-
-def layer_samples(model, X: np.ndarray, samples: int, seed: int) -> list[np.ndarray]:
-    """Samples (S, G, width) of the output of each layer of a fitted GPModel at scaled inputs X (G, D).
-
-    A sample takes the same noise at all points: the bands are those of the marginals, and smooth in x. Where
-    q is drawn from, the samples are shared out among its draws.
-    """
-    drawn = {id(parts): parts for parts in model.posterior_parts(DRAWS, seed)}
-    each, rng = -(-samples // len(drawn)), np.random.default_rng(seed)
-    found = [_through(model.model, parts, X, each, rng) for parts in drawn.values()]
-    return [np.concatenate(layer)[:samples] for layer in zip(*found, strict=True)]
-
-
-def _through(gp, parts, X: np.ndarray, samples: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Samples of the outputs of each layer, given its prepared parts."""
-    import tensorflow as tf
-
-    from dgpbench.gp.deep_gp import walk
-    from dgpbench.gp.flow import Flow
-
-    G = len(X)
-    noise = tf.constant(rng.standard_normal((gp.noise_dim, samples)).repeat(G, axis=1))
-    w = [tf.reshape(noise[gp.noise_rows(i)], (gp.layers[i].dim, 1, -1)) for i in gp.latent]
-    columns = tf.constant(np.tile(X.T, (1, samples)))
-    steps = list(walk(gp, parts, columns, Flow(noise, w, jitter=parts.get("jitter"))))
-    layer, batch, H = steps[-1]
-    mean, var = layer.conditional(batch, H)
-    last = mean + tf.sqrt(tf.maximum(var, 0.0)) * rng.standard_normal((mean.shape[0], samples)).repeat(
-        G, axis=1
-    )
-    outputs = [H for _, _, H in steps[1:]] + [last]
-    return [out.numpy().reshape(-1, samples, G).transpose(1, 2, 0) for out in outputs]
+    return x, samples(X, SAMPLES, SEED)

@@ -1,0 +1,94 @@
+"""A published table with everything that is known of it: spec, cells, variants and explanations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dgpbench.papers import cells as cells_module
+from dgpbench.papers.cells import Cell, Records, Variant
+from dgpbench.papers.published import Published, find
+from dgpbench.papers.specs import Spec, with_variant
+from dgpbench.papers.step_times import perf_cells
+from dgpbench.report import table
+from dgpbench.report.rules import Summary, summarise
+from dgpbench.report.table import COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Explanation(NamedTuple):
+    """The run of another variant beside a cell, and what its agreement with print would mean."""
+
+    cell: Cell
+    why: str
+
+
+@dataclass(frozen=True)
+class Table(table.Table):
+    """A published table with its cells filled."""
+
+    spec: Spec
+    cells: Mapping[tuple[str, str], Cell]
+    variants: Sequence[Variant] = ()
+    explaining: dict[tuple[str, str], Explanation] = field(default_factory=dict)
+
+    def ours(self, row: str, column: str) -> Summary | None:
+        """Mean and error of a cell's records; of step times the median."""
+        cell = self.cells[row, column]
+        if self.spec.ours == "perf" and cell.values:
+            return Summary(statistics.median(cell.values.values()), None, len(cell.values))
+        return summarise(cell.values.values())
+
+    def published(self, row: str, column: str) -> Summary | None:
+        """The printed number as a summary; None if there is none or it is doubtful."""
+        found = self.cells[row, column].published
+        return None if found is None or found.doubtful else Summary(found.value, found.error, 1)
+
+    def published_frame(self) -> pd.DataFrame:
+        """Published, one line per cell: dataset means, as printed. Doubtful cells are left out."""
+        import pandas as pd
+
+        lines = [(*at, 0, found.mean) for at in self.cells if (found := self.published(*at))]
+        return pd.DataFrame(lines, columns=COLUMNS)
+
+    def printed_footer(self, name: str, column: str) -> Published | None:
+        """A footer as the publication prints it."""
+        metric = self.spec.printed_footers.get(name)
+        place = self.cells[self.spec.rows[0], column].place
+        if not metric or not place.published:
+            return None
+        return find({**place.published, "dataset": self.spec.printed_footers["dataset"], "metric": metric})
+
+
+def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Table:
+    """The table of a spec from records, or from the first of `perf_files` that exists."""
+    if spec.ours == "perf":
+        return Table(spec, perf_cells(spec, perf_files))
+    cells = cells_module.fill(spec, records)
+    return Table(spec, cells, cells_module.variants(spec, cells, records), _explaining(spec, records))
+
+
+def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanation]:
+    """The cells of other variants that the spec names as explanations, those that have been run; of several
+    the first. An entry of the spec explains the cells of its variant `of` by those of its `variant`; without
+    one of them it means the table itself, and without rows or columns all."""
+    found: dict[tuple[str, str], Explanation] = {}
+    base = spec.base or spec
+    for entry in spec.explained:
+        if spec.chosen != (() if entry.get("of") is None else (entry["of"],)):
+            continue
+        other = base if entry.get("variant") is None else with_variant(base, entry["variant"])
+        chosen = {
+            (row, column): place
+            for (row, column), place in other.places.items()
+            if row in entry.get("rows", spec.rows) and column in entry.get("columns", spec.columns)
+        }
+        for at, cell in cells_module.fill(replace(other, places=chosen), records).items():
+            if cell.values:
+                found.setdefault(at, Explanation(cell, entry["why"]))
+    return found
