@@ -250,21 +250,19 @@ def step_work(fields: dict[str, Any], sizes: Sizes) -> float:
     """
     get, rows = fields.get, sizes.rows
     batch = min(get("inference.batch") or rows, rows)
+    inducing: float = get("model.num_inducing") or 0
+    inducing = inducing if inducing >= 1 else inducing * rows
     if _is_gp(fields):
-        inducing = get("model.num_inducing")
-        inducing = inducing if inducing >= 1 else inducing * rows
         if get("inference.bound") == "iwvi":
             batch *= get("inference.importance_samples", 5)
         width = get("model.width") or min(get("model.max_width") or math.inf, sizes.inputs)
         inner = min(get("model.inner_gps") or width, width)
-        gps = [inner] * (get("model.layers").count("gp") - 1) + [sizes.outputs]
+        gps = [inner] * (fields["model.layers"].count("gp") - 1) + [sizes.outputs]
         gradients = get("inference.leapfrog", 1) * get("inference.chains", 1)
-        return gradients * sum(
-            (2 + count) * inducing**2 * batch + (3 + 3 * count) * inducing**3 + OVERHEAD for count in gps
-        )
+        products = sum((2 + count) * inducing**2 * batch + (3 + 3 * count) * inducing**3 for count in gps)
+        return gradients * (products + OVERHEAD * len(gps))
     if get("model.own_training"):
-        if inducing := get("model.num_inducing"):
-            inducing = inducing if inducing >= 1 else inducing * rows
+        if inducing:
             return 3 * inducing**2 * rows + 6 * inducing**3 + OVERHEAD
         return rows**2 * (rows + 2000.0) + OVERHEAD
     if get("inference.batch"):
@@ -273,7 +271,7 @@ def step_work(fields: dict[str, Any], sizes: Sizes) -> float:
 
 
 def _is_gp(fields: dict[str, Any]) -> bool:
-    return "model.num_inducing" in fields and "model.layers" in fields
+    return isinstance(fields.get("model.layers"), list) and bool(fields.get("model.num_inducing"))
 
 
 def _recorded_sizes(sizes: dict) -> Sizes | None:

@@ -31,7 +31,8 @@ class Costs:
     @cached_property
     def by_config(self) -> dict[int, costs.Cost | None]:
         """The expected cost of a unit of each config that has units."""
-        plan, firsts = self.plan, {}
+        plan = self.plan
+        firsts: dict[int, int] = {}
         for index, unit in enumerate(plan.units):
             firsts.setdefault(unit.config, index)
         wanted = {
@@ -67,9 +68,9 @@ class Costs:
             return fmean(self.here[number])
         expected = self.by_config[number]
         paces = self.paces.get(self._inference(number)) or [p for own in self.paces.values() for p in own]
-        if expected is None or not paces:
-            return expected and expected.seconds
-        return expected.seconds * median(paces)
+        if expected is None:
+            return None
+        return expected.seconds * (median(paces) if paces else 1.0)
 
     def text(self, index: int) -> str:
         """'dgp2 kin8nm split 0 (dsvi2017_dgp2_shared), about 0:45:00'."""
@@ -92,7 +93,7 @@ class Costs:
         groups: dict[str | None, list[int]] = {}
         for index in indices:
             expected = self.by_config[self.plan.units[index].config]
-            groups.setdefault(expected and expected.source, []).append(index)
+            groups.setdefault(expected.source if expected else None, []).append(index)
         lines = [self._known(source, found) for source, found in groups.items() if source]
         return lines + ([self._unknown(groups[None])] if None in groups else [])
 
