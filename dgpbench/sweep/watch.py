@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from statistics import median
 
 from dgpbench.plain_text import visible
 from dgpbench.progress import clock
@@ -40,6 +41,7 @@ class Watcher:
         for index in todo:
             self._to_come[plan.units[index].config].add(index)
         self.running: dict[int, float] = {}  # when each unit began
+        self._told: dict[int, tuple[dict, float]] = {}  # what each unit last said, and when it will be done
         self._shown = time.monotonic()
         self._live = sys.stderr.isatty() and not quiet
 
@@ -60,16 +62,21 @@ class Watcher:
 
     def again(self, index: int, status: str, reason: str | None) -> None:
         self.running.pop(index, None)
+        self._told.pop(index, None)
         self.say(f"{status}: {self.plan.label(index)}: {visible(reason or '', REASON)}; trying again")
 
     def tick(self, slots) -> None:
         busy = [slot for slot in slots if slot.index is not None]
-        self.running |= {slot.index: slot.began for slot in busy}  # without the start of the process
+        for slot in busy:
+            self.running[slot.index] = slot.began  # without the start of the process
+            left, before = slot.progress.get("left"), self._told.get(slot.index)
+            if left is not None and (before is None or before[0] is not slot.progress):
+                self._told[slot.index] = slot.progress, time.monotonic() + left
         self.show(len(busy), "".join(steps_text(slot.progress) for slot in busy[:2]))
 
     def _learn(self, index: int, status: str) -> None:
         """Take the time of a finished unit: as seen here, else as recorded."""
-        began = self.running.pop(index, None)
+        began, _ = self.running.pop(index, None), self._told.pop(index, None)
         if status != "done" or self.quiet:
             return
         seconds = None if began is None else time.monotonic() - began
@@ -100,13 +107,17 @@ class Watcher:
         for indices in self._to_come.values():
             if not indices:
                 continue
+            running = [index for index in indices if index in self.running]
+            told = {index: self._told[index][1] for index in running if index in self._told}
             seconds = self.costs.one(next(iter(indices)))
+            if told and self.plan.units[running[0]].config not in self.costs.here:
+                seconds = median(end - self.running[index] for index, end in told.items())
             if seconds is None:
                 unknown += len(indices)
                 continue
-            passed = [now - self.running[index] for index in indices if index in self.running]
-            left = [max(0.0, seconds - each) for each in passed]
-            waiting = len(indices) - len(passed)
+            ends = [told.get(index, self.running[index] + seconds) for index in running]
+            left = [max(0.0, end - now) for end in ends]
+            waiting = len(indices) - len(running)
             known += len(indices)
             total += waiting * seconds + sum(left)
             longest = max(longest, seconds if waiting else max(left))

@@ -285,6 +285,25 @@ def test_models_without_a_record_are_counted_until_one_has_run(clocked):
     assert watcher.line(1, now.time).endswith("1/6 done, 1 failed, 1 running, about 2:10 left")
 
 
+def test_what_a_running_unit_says_replaces_what_was_expected(clocked):
+    watcher, now, run = clocked
+    watcher.costs.by_config = {0: timing.Cost(10.0, "x"), 1: timing.Cost(1000.0, "x")}
+    for split in range(3):
+        run(split, 10.0)
+    slot = SimpleNamespace(index=3, began=now.time, progress={})
+    watcher.tick([slot])
+    assert watcher.line(1, now.time).endswith("about 50:00 left")
+    now.time += 20.0
+    slot.progress = {"step": 10, "left": 80.0}
+    watcher.tick([slot])
+    now.time += 5.0
+    watcher.tick([slot])  # it has said nothing new
+    assert watcher.line(1, now.time).endswith("about 4:35 left")  # 75 s, and twice 100 s
+    now.time += 75.0
+    watcher.ended(3, "done", None)
+    assert watcher.line(1, now.time).endswith("about 3:20 left")
+
+
 def test_ends_that_are_only_seen_from_outside_are_timed_by_their_records(clocked, here):
     watcher, now, _ = clocked
     watcher.costs.by_config = {0: None, 1: None}
