@@ -58,7 +58,7 @@ class Timing:
     model: str
     inference: str
     fields: dict[str, Any]  # settings that decide how long a step takes
-    sizes: Sizes
+    sizes: Sizes | None  # None: unknown
     step: float | None  # seconds
     start: float | None  # seconds outside of steps and evaluation; None: compiled by an earlier run
     rest: float  # the same, whoever compiled
@@ -112,25 +112,24 @@ class Costs:
         like = _like(data, fields)
         for timings, basis in ((self._own, OWN), (self._elsewhere, SAME)):
             if found := timings.get(like):
-                return self._cost(cfg, found, 1.0, found.sizes, timings, basis, fresh)
+                return self._cost(cfg, found, 1.0, sizes or found.sizes, timings, basis, fresh)
         if sizes is None:
             return None
         work = step_work(fields, sizes)
         names = cfg["model"]["name"], cfg["inference"]["name"]
         for close in (lambda t: (t.model, t.inference) == names, lambda t: t.inference == names[1]):
             near = [
-                (_distance(t, fields, work) + apart, t, timings, basis)
+                (_distance(t, fields, work) + apart, step_work(t.fields, t.sizes), t, timings, basis)
                 for timings, basis, apart in (
                     (self._own, OWN_SIMILAR, 0.0),
                     (self._elsewhere, SIMILAR, ELSEWHERE),
                 )
                 for t in timings.values()
-                if close(t) and (t.model == names[0] or _is_gp(fields) and _is_gp(t.fields))
+                if t.sizes and close(t) and (t.model == names[0] or _is_gp(fields) and _is_gp(t.fields))
             ]
             if near:
-                *_, found, timings, basis = min(near, key=lambda each: each[0])
-                ratio = work / step_work(found.fields, found.sizes)
-                return self._cost(cfg, found, ratio, sizes, timings, basis, fresh)
+                _, other, found, timings, basis = min(near, key=lambda each: each[0])
+                return self._cost(cfg, found, work / other, sizes, timings, basis, fresh)
         return None
 
     def _cost(
@@ -138,7 +137,7 @@ class Costs:
         cfg: dict,
         found: Timing,
         ratio: float,
-        sizes: Sizes,
+        sizes: Sizes | None,
         timings: dict[str, Timing],
         basis: str,
         fresh: bool,
@@ -148,13 +147,14 @@ class Costs:
             seconds = found.whole * ratio
         else:
             budget, step = cfg["budget"], found.step * ratio
-            steps = planned_steps(budget, sizes.rows)
+            steps = planned_steps(budget, sizes.rows if sizes else 0)
             if found.steps and (cfg["model"].get("own_training") or budget.get("stop", "none") != "none"):
                 steps = min(steps or found.steps, found.steps)
             lengths = [steps and steps * step, budget["seconds"]]
             training = min(length for length in lengths if length)
             rest = _start(found, timings) if fresh else found.rest
-            seconds = training + rest + found.evaluation * sizes.test / max(1, found.sizes.test)
+            rows = sizes.test / found.sizes.test if sizes and found.sizes else 1.0
+            seconds = training + rest + found.evaluation * rows
         here = timings is self._own or found.device == f"cpu {processor()}"
         if here:
             return Cost(seconds, basis)
@@ -203,7 +203,7 @@ def timing(record: dict) -> Timing | None:
         model=record["model"],
         inference=record["inference"],
         fields=fields,
-        sizes=_recorded_sizes(sizes) or sizes_of(cfg) or Sizes(1, 1, 1),
+        sizes=_recorded_sizes(sizes) or sizes_of(cfg),
         step=share / rate if rate else None,
         start=None if resumed or training.get("compile_seconds", math.inf) < COMPILED else rest,
         rest=rest,
@@ -290,6 +290,7 @@ def _like(data: str | None, fields: dict[str, Any]) -> str:
 def _distance(found: Timing, fields: dict[str, Any], work: float) -> float:
     names = {name for name in {*found.fields, *fields} if not name.startswith("dataset.")}
     differing = sum(found.fields.get(name) != fields.get(name) for name in names)
+    assert found.sizes is not None
     apart = abs(math.log(step_work(found.fields, found.sizes) / work))
     return DIFFERENCE * differing + apart + UNSTEADY * (not found.steady)
 
@@ -356,7 +357,10 @@ def _packed_timings(places: Sequence[Path]) -> dict[str, Timing]:
         if place:
             write_own(place, NAME, known, 4)
     found = [
-        Timing(**{**each, "fields": known["fields"][each["fields"]], "sizes": Sizes(**each["sizes"])})
+        Timing(
+            **each
+            | {"fields": known["fields"][each["fields"]], "sizes": each["sizes"] and Sizes(**each["sizes"])}
+        )
         for each in known["timings"]
     ]
     return {each.like: each for each in found}

@@ -84,7 +84,7 @@ class Costs:
         found = [(self.one(i), self.plan.configs[self.plan.units[i].config]["threads"]) for i in indices]
         total = sum(seconds * threads for seconds, threads in found if seconds is not None) / 3600
         unknown = sum(seconds is None for seconds, _ in found)
-        return f"{total:.1f} core-hours" + (f" and {unknown} units of unknown cost" if unknown else "")
+        return f"{total:.1f} core-hours" + (f" and {_units(unknown)} of unknown cost" if unknown else "")
 
     def lines(self, indices: Sequence[int]) -> list[str]:
         """Return the core-hours of the units to run, one line for each kind of record they rest on."""
@@ -102,7 +102,7 @@ class Costs:
         threads = [self.plan.configs[self.plan.units[index].config]["threads"] for index in indices]
         cores = sum(one * n for one, n in zip(seconds, threads, strict=True))
         return (
-            f"{len(indices):,} units: about {cores / 3600:.3g} core-hours ({clock(sum(seconds))} one after "
+            f"{_units(len(indices))}: about {cores / 3600:.3g} core-hours ({clock(sum(seconds))} one after "
             f"another), from {source}"
         )
 
@@ -111,8 +111,12 @@ class Costs:
         names = sorted({f"{cfg['model']['name']} on {cfg['dataset']['name']}" for cfg in configs})
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return (
-            f"{len(indices):,} units: cost unknown, no record is like them: {', '.join(names[:NAMED])}{more}"
+            f"{_units(len(indices))}: cost unknown, no record is like them: {', '.join(names[:NAMED])}{more}"
         )
+
+
+def _units(count: int) -> str:
+    return f"{count:,} unit{'' if count == 1 else 's'}"
 
 
 def sizes(cfg: dict) -> costs.Sizes | None:

@@ -122,7 +122,7 @@ class Watcher:
             total += waiting * seconds + sum(left)
             longest = max(longest, seconds if waiting else max(left))
         text = f", about {clock(max(total / workers, longest))} left" if known else ""
-        return text + (f", {unknown:,} units of unknown cost" if unknown else "")
+        return text + (f", {unknown:,} unit{'' if unknown == 1 else 's'} of unknown cost" if unknown else "")
 
     def say(self, text: str) -> None:
         if not self.quiet:

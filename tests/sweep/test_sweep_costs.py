@@ -78,7 +78,7 @@ def test_the_shipped_records_estimate_runs_without_own_records(here, monkeypatch
     plan = plan_of("model=sgp,dgp2,random_forest,svm", "dataset=energy", "split=0", "threads=1")
     found = Costs(plan).lines(range(4))
     assert any(line.startswith("3 units: about ") and "scaled to this machine" in line for line in found)
-    assert found[-1] == "1 units: cost unknown, no record is like them: svm on energy"
+    assert found[-1] == "1 unit: cost unknown, no record is like them: svm on energy"
 
 
 def test_estimates_of_shipped_records_on_data_left_out_are_within_a_factor_of_two():
@@ -139,17 +139,34 @@ def test_the_packed_times_are_kept_and_follow_the_file(here, monkeypatch):
 
 def test_the_machine_is_timed_once(here, monkeypatch):
     monkeypatch.setenv("DGPBENCH_CACHE", str(here / "cache"))
+    now = SimpleNamespace(wall=0.0, cpu=0.0, date=1e9)
+    clocks = {"perf_counter": lambda: now.wall, "process_time": lambda: now.cpu, "time": lambda: now.date}
     calls = []
-    monkeypatch.setattr(machine, "round_seconds", lambda budget: calls.append(budget) or 3 * machine.ROUND)
-    for _ in range(2):
+
+    def measured(share):
+        def round_seconds(budget):
+            calls.append(budget)
+            now.wall, now.cpu = now.wall + budget, now.cpu + share * budget
+            return 3 * machine.ROUND
+
         machine.pace.cache_clear()
-        assert machine.pace() == pytest.approx(3.0)
-    assert calls == [0.5]
+        with monkeypatch.context() as patched:
+            patched.setattr(machine, "round_seconds", round_seconds)
+            patched.setattr(machine, "time", SimpleNamespace(**clocks))
+            assert machine.pace() == pytest.approx(3.0)
+        machine.pace.cache_clear()
+        return len(calls)
+
+    assert [measured(0.1), measured(0.1)] == [1, 1]
+    now.date += 2 * 86400  # what was taken beside other work is taken again
+    assert [measured(1.0), measured(1.0)] == [2, 2]
+    now.date += 1000 * 86400
+    assert measured(1.0) == 2
+    for path in (here / "cache").glob("pace-*"):
+        path.write_text("{")
+    assert measured(1.0) == 3
     monkeypatch.setenv("DGPBENCH_CACHE", "")
-    machine.pace.cache_clear()
-    machine.pace()
-    assert calls == [0.5, 0.05]
-    machine.pace.cache_clear()
+    assert measured(1.0) == 4 and calls == [0.5, 0.5, 0.5, 0.05]
 
 
 def test_timing_the_machine_measures_this_machine():
