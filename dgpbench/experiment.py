@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from pathlib import Path
 
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.budget import budget_of, budget_text, planned_steps
@@ -26,8 +27,9 @@ from dgpbench.machine import describe_device, forget_peak_memory, git_commit, pe
 from dgpbench.models.base import check_task, create
 from dgpbench.models.refusals import refuse, refuse_split
 from dgpbench.store import read
+from dgpbench.store.costs import MOST_OWN, Costs, Sizes, own_records
 from dgpbench.store.disk import plain_arrays
-from dgpbench.store.layout import labels_of, unit_folder
+from dgpbench.store.layout import labels_of, reference_folders, unit_folder
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
 from dgpbench.store.write import ensure_writable, write_unit
@@ -64,7 +66,10 @@ def run_unit(
     if force:
         run.forget()
     facts = _facts(cfg, split, model, key)
-    reporter.plan(plan_lines(cfg, split, model, run.seed))
+    lines = plan_lines(cfg, split, model, run.seed)
+    if reporter.expects:
+        lines.append(("expected", expected_time(cfg, split, facts["config_key"])))
+    reporter.plan(lines)
 
     forget_peak_memory()
     began = time.perf_counter()
@@ -214,6 +219,24 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
         lines.append(("device", f"{describe_device(model)}, {model.threads} threads"))
     lines += [("deviates", text) for text in deviations(cfg)]
     return lines
+
+
+def expected_time(cfg: dict, split: Split, key: str) -> str:
+    """Return how long a run is expected to take, and what the estimate rests on.
+
+    `key` is its config_key.
+    """
+    from dgpbench.progress import clock
+
+    results = Path(cfg["paths"]["results"])
+    wanted = tuple(cfg[group]["name"] for group in ("dataset", "model", "inference"))
+    records = Costs(own_records(results, [wanted], MOST_OWN[0]), reference_folders(results))
+    outputs = split.n_classes if split.n_classes > 2 else split.outputs
+    sizes = Sizes(split.n_train, split.dim, split.n_test, outputs)
+    found = records.expect(cfg, key, split.data_hash, sizes, fresh=True)
+    if found is None:
+        return "unknown, no record is like this run"
+    return f"about {clock(max(1.0, found.seconds))}, from {found.source}"
 
 
 def _collector(notes: list[str], reporter):

@@ -36,8 +36,14 @@ NAMES = {
 class Reporter(Silent):
     """verbosity -1: the result only; 0: normal; 1 and more: more notes and lines."""
 
-    def __init__(self, verbosity: int = 0, out: Console | None = None, err: Console | None = None):
-        self.verbosity = verbosity
+    def __init__(
+        self,
+        verbosity: int = 0,
+        out: Console | None = None,
+        err: Console | None = None,
+        expects: bool = False,
+    ):
+        self.verbosity, self.expects = verbosity, expects and verbosity >= 0
         self._out = out or Console(highlight=False)
         self._err = err or Console(stderr=True, highlight=False)
         self._bar = self._task = None

@@ -56,7 +56,7 @@ def run(
     from dgpbench.experiment import run_unit
     from dgpbench.progress import Reporter
 
-    reporter = Reporter(verbosity=-1 if quiet else 0)
+    reporter = Reporter(verbosity=-1 if quiet else 0, expects=True)
     cfg = compose(overrides, config_dirs)
     try:
         unit, _ = run_unit(cfg, force=force, reporter=reporter)

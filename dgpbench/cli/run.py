@@ -86,7 +86,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.experiment import run_unit
     from dgpbench.progress import Reporter
 
-    reporter = Reporter(verbosity=-1 if args.quiet else args.verbose)
+    reporter = Reporter(verbosity=-1 if args.quiet else args.verbose, expects=True)
     try:
         unit, done_before = run_unit(cfg, force=args.force, reporter=reporter)
     finally:

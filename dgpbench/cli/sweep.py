@@ -82,11 +82,11 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _dry_run(plan, states: dict, todo: list[int]) -> int:
-    from dgpbench.sweep.estimate import cost_lines
+    from dgpbench.sweep.costs import Costs
     from dgpbench.sweep.table import render
 
     print(render(plan, states))
-    for line in cost_lines(plan, todo):
+    for line in Costs(plan).lines(todo):
         print(line)
     return 0
 

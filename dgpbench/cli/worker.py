@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
         raise UserError(f"{args.plan}: {error}") from None
     if os.path.isdir(plan.cwd):
         os.chdir(plan.cwd)
-    watcher = Watcher(plan, len(args.indices), args.quiet, verbose=not args.quiet)
+    watcher = Watcher(plan, args.indices, args.quiet, verbose=not args.quiet)
     run_task(plan, args.indices, force=args.force, watcher=watcher)
     states = Observer(plan).look(args.indices)
     if not args.quiet:

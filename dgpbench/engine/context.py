@@ -13,6 +13,8 @@ from dgpbench.engine.stopping import StopRule
 class Silent:
     """A reporter that says nothing; progress.py has the one that talks."""
 
+    expects = False  # whether the plan is to tell the expected time
+
     def plan(self, lines: list[tuple[str, str]]) -> None: ...
 
     def note(self, text: str) -> None: ...

@@ -92,19 +92,15 @@ def counted(tables: Sequence[Table]) -> Grid:
     """One line per table that has both sides: cells compared, within 2 and 3 s.e., explained, open."""
     lines: list[dict[str, Any]] = []
     others = 0
-    every: dict[tuple, tuple[str | None, str]] = {}
     for table in tables:
-        if table.spec.ours == "perf":  # times of other machines
-            continue
-        judged = {at: (verdict(table, at), mark(table, at)) for at in table.cells}
+        judged = _judged(table)
         found = counts(judged.values())
         others += sum(kind == OTHERS for kind, _ in judged.values())
         if any(found.values()):
             lines.append({"table": " ".join([table.spec.name, *table.spec.chosen]), **found})
-        every = {_compared(table.cells[at]): pair for at, pair in judged.items() if pair[0]} | every
     twice = 0
     if len(lines) > 1:
-        lines.append({"table": "all", **counts(every.values())})
+        lines.append({"table": "all", **agreement(tables)})
         twice = sum(line["compared"] + line["no printed error"] for line in lines[:-1])
         twice -= lines[-1]["compared"] + lines[-1]["no printed error"]
     notes = (
@@ -117,6 +113,22 @@ def counted(tables: Sequence[Table]) -> Grid:
         *(("no cell has both ours and a published number",) if not lines else ()),
     )
     return plain("Ours against published, counted", lines, name="counted", notes=notes)
+
+
+def agreement(tables: Sequence[Table]) -> dict[str, int]:
+    """Return how many cells of some tables agree with print; one in two tables counts once."""
+    every: dict[tuple, tuple[str | None, str]] = {}
+    for table in tables:
+        found = {_compared(table.cells[at]): pair for at, pair in _judged(table).items() if pair[0]}
+        every = found | every
+    return counts(every.values())
+
+
+def _judged(table: Table) -> dict[tuple[str, str], tuple[str | None, str]]:
+    """Return verdict and mark of each cell; none for step times, which are of other machines."""
+    if table.spec.ours == "perf":
+        return {}
+    return {at: (verdict(table, at), mark(table, at)) for at in table.cells}
 
 
 def _compared(cell: Cell) -> tuple:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
+from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options, read_option
+from dgpbench.errors import UserError
 from dgpbench.papers.published import Line as Printed
 from dgpbench.papers.published import (
     catalogue_name,
@@ -41,6 +44,9 @@ APART = {  # why numbers are not mapped to original units
 READINGS = {"ocr-checked": "reading checked", "ocr-doubtful": "doubtful reading"}
 CHECKED = "reading checked: from a damaged or scanned copy, confirmed by another copy or by inner checks"
 OURS, OTHERS = "ours", "community"
+SUSPICIOUS = "treat with suspicion"  # in the note of a published number
+LISTED = 20  # names that a message lists
+METHOD = ("model", "inference")  # what a list can be filtered by
 
 
 @dataclass(frozen=True)
@@ -103,25 +109,72 @@ class Number:
     remark: str
     n_community: int = 0  # records of others behind it
 
+    @property
+    def doubtful(self) -> bool:
+        return self.confidence == "ocr-doubtful" or SUSPICIOUS in self.remark.split("; ")
+
 
 def known(name: str) -> bool:
     """True if the catalogue or a publication has a dataset of this name."""
     return name in dataset_names()
 
 
-def everything(name: str, units: Sequence[Unit]) -> list[Grid]:
-    """A grid for each quantity of this dataset and each unit that its numbers cannot leave."""
+def everything(name: str, units: Sequence[Unit], filters: Sequence[str] = ()) -> list[Grid]:
+    """Return a grid for each quantity of this dataset and each unit that its numbers cannot leave.
+
+    Parameters
+    ----------
+    name : str
+        A dataset of the catalogue or of a publication.
+    units : sequence of Unit
+        Records; those on other datasets are ignored.
+    filters : sequence of str, default=()
+        Words such as ``"model=dgp2,dgp3"`` and ``"inference=sghmc"``; values may be patterns.
+
+    Raises
+    ------
+    UserError
+        If a filter is not of this form or no number matches.
+    """
     dataset = catalogue_name(name)
     names, shift = published_names(dataset), _log_std(dataset)
+    printed = [line for line in lines() if line.dataset in names]
+    own = [unit for unit in units if unit.record["dataset"] == dataset and unit.record["status"] == "done"]
+    if filters:
+        methods = [(line.model, line.inference) for line in printed]
+        methods += [(unit.record["model"], unit.record["inference"]) for unit in own]
+        kept = _matching(filters, methods, dataset)
+        printed = [line for line in printed if (line.model, line.inference) in kept]
+        own = [unit for unit in own if (unit.record["model"], unit.record["inference"]) in kept]
     grids = []
     for quantity in QUANTITIES:
-        found = [line for line in lines() if line.dataset in names and line.metric in quantity.printed]
+        found = [line for line in printed if line.metric in quantity.printed]
         numbers = [_printed(line, quantity, shift) for line in _once(found)]
-        numbers += _ours(units, dataset, quantity)
+        numbers += _ours(own, quantity)
         for i, unit in enumerate(sorted({number.units for number in numbers}, key=list(WORDS).index)):
             chosen = [number for number in numbers if number.units == unit]
             grids.append(_grid(dataset, quantity, unit, chosen, shift, i == 0))
     return grids
+
+
+def _matching(
+    filters: Sequence[str], methods: Iterable[tuple[str, str]], dataset: str
+) -> set[tuple[str, str]]:
+    """Return the (model, inference) pairs that match all filters."""
+    kept = set(methods)
+    for word in filters:
+        field, _, value = word.partition("=")
+        if field not in METHOD or not value:
+            raise UserError(f"invalid filter '{word}'; use {' or '.join(f'{name}=NAME' for name in METHOD)}")
+        at, wanted = METHOD.index(field), value.split(",")
+        names = {method[at] for method in kept}
+        kept = {method for method in kept if any(fnmatchcase(method[at], one) for one in wanted)}
+        if not kept:
+            some = sorted(filter(None, names))
+            listed = ", ".join(some) if len(some) <= LISTED else f"those of `dgpbench tables {dataset}`"
+            hint = did_you_mean(value, names) or f"; choose from {listed}"
+            raise UserError(f"no number of {dataset} has {word}{hint}")
+    return kept
 
 
 def _once(found: Sequence[Printed]) -> list[Printed]:
@@ -147,7 +200,7 @@ def _printed(line: Printed, quantity: Quantity, shift: float | None) -> Number:
         divisor = protocol.divisor(line.dataset, line.model)
         error = None if divisor is None else error / divisor
     remarks = [READINGS[line.confidence]] if line.confidence in READINGS else []
-    remarks += ["treat with suspicion"] if "treat with suspicion" in line.note else []
+    remarks += [SUSPICIOUS] if SUSPICIOUS in line.note else []
     if line.metric == "nlpp":
         value = -value
     elif line.metric == "error_rate":
@@ -180,12 +233,11 @@ def _printed(line: Printed, quantity: Quantity, shift: float | None) -> Number:
     )
 
 
-def _ours(units: Iterable[Unit], dataset: str, quantity: Quantity) -> list[Number]:
-    """Means over splits of the records of each config."""
+def _ours(units: Iterable[Unit], quantity: Quantity) -> list[Number]:
+    """Return means over splits of the records of each config."""
     groups: dict[str, list[Unit]] = {}
     for unit in units:
-        if unit.record["dataset"] == dataset and unit.record["status"] == "done":
-            groups.setdefault(unit.record["config_key"], []).append(unit)
+        groups.setdefault(unit.record["config_key"], []).append(unit)
     numbers = []
     for group in groups.values():
         record = group[0].record
@@ -245,7 +297,9 @@ def _grid(
     """The list of the numbers of one unit, which its heading says."""
     name = f"{dataset}-{quantity.title}" + ("" if first else f"-{units}")
     sign = -1 if quantity.better == "higher" else 1
-    numbers = sorted(numbers, key=lambda n: (math.isnan(n.value), sign * n.value, n.source, n.model))
+    numbers = sorted(
+        numbers, key=lambda n: (n.doubtful, math.isnan(n.value), sign * n.value, n.source, n.model)
+    )
     caption = WORDS[units] if units in ("image", "pixel", PERCENT) else f"{quantity.units}, {WORDS[units]}"
     data = [
         {"dataset": dataset, "quantity": quantity.title, **number.__dict__, "units": caption}
@@ -278,8 +332,9 @@ def _line(number: Number, quantity: Quantity) -> Line:
 
 def _notes(quantity: Quantity, units: str, numbers: Sequence[Number], shift: float | None) -> list[str]:
     """How to read a list, and what the protocols in it are."""
+    order = "best first" + (", doubtful ones last" if any(number.doubtful for number in numbers) else "")
     notes = [
-        f"{quantity.better} is better; best first; mean (standard error), runs: splits or repeats behind it"
+        f"{quantity.better} is better; {order}; mean (standard error), runs: splits or repeats behind it"
     ]
     if units == ORIGINAL and shift is not None:
         notes.append(

@@ -1,13 +1,19 @@
-"""Overview: which tables there are and how far each has been run."""
+"""Overview: which tables there are, how far each has been run and how it compares with print."""
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.papers import lacks, specs
+from dgpbench.papers.compare import agreement
 from dgpbench.papers.table import Table
-from dgpbench.report.grid import Grid, plain
+from dgpbench.report.grid import Entry, Grid, Line, plain
 
+NUMBERS = 54  # characters of a line of the first screen besides what the table is
+SHORTEST = 24  # characters of what a table is
+BEGIN = "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"
 EMPTY = ("ours", "failed", "published cells")  # of a table without numbers
 
 
@@ -30,10 +36,49 @@ def overview(tables: list[Table], folder: Path) -> Grid:
         if "why" in other
     ]
     empty = not any(cell.units for table in tables for cell in table.cells.values())
-    begin = "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"
     notes = (
-        *((begin,) if empty else ()),
+        *((BEGIN,) if empty else ()),
         f"records from {folder}, its reference/ and community/; ours: splits done / expected",
         "dgpbench tables 5.1 prints one; --compare, --stats, --calibration, --frontier, --missing, --format",
     )
     return plain("Tables", lines, name="overview", notes=notes)
+
+
+def first_screen(tables: Sequence[Table], folder: Path, width: int) -> Grid:
+    """Return one line of `width` per table: what it is, cells filled, and agreement with print.
+
+    A table and its variants share a line.
+    """
+    room = max(SHORTEST, width - NUMBERS)
+    groups: dict[str, list[Table]] = {}
+    for table in tables:
+        groups.setdefault(table.spec.name, []).append(table)
+    lines = []
+    for name, group in groups.items():
+        filled = {at for table in group for at, cell in table.cells.items() if cell.values}
+        found = agreement(group)
+        compared = found["compared"]
+        entries = (
+            Entry(textwrap.shorten(group[0].spec.title, room, placeholder=" ...", break_on_hyphens=False)),
+            Entry(f"{len(filled)}/{len(group[0].cells)}"),
+            Entry(f"{found['within 2 s.e.']}/{compared}" if compared else "", value=compared),
+            Entry(str(found["explained"] or ""), value=found["explained"]),
+            Entry(str(found["open"] or ""), value=found["open"]),
+        )
+        lines.append(Line((name,), entries))
+    names = ", ".join(name for name, other in specs.others().items() if "why" in other)
+    varied = [name for name, group in groups.items() if len(group) > 1]
+    every = agreement(tables)
+    notes = (
+        *((BEGIN,) if not any(cell.units for table in tables for cell in table.cells.values()) else ()),
+        f"in all {every['within 2 s.e.']} of {every['compared']} cells agree; records from {folder}, its "
+        "reference/ and community/",
+        "filled: cells with a run; agree: within 2 combined standard errors of the published number; "
+        "explained: another run agrees; open: neither",
+        f"with variants (--variant NAME) counted in: {', '.join(varied)}" if varied else "",
+        "dgpbench tables S7 prints a table; add --compare, --stats, --calibration, --frontier or --missing",
+        "dgpbench tables kin8nm prints all numbers of a dataset",
+        f"dgpbench tables --all prints every comparison, and what is missing; {names} have no numbers",
+    )
+    heads = ("what", "filled", "agree", "explained", "open")
+    return Grid("tables", "Tables", "", ("table",), heads, tuple(lines), [], tuple(filter(None, notes)))

@@ -179,8 +179,8 @@ class Publisher(Watcher):
         quiet: bool = False,
         verbose: bool = False,
     ):
-        super().__init__(reference.plan, len(todo), quiet, verbose)
-        self.reference, self.costs, self.waiting = reference, costs, dict.fromkeys(todo)
+        super().__init__(reference.plan, todo, quiet, verbose, costs)
+        self.reference, self.waiting = reference, dict.fromkeys(todo)
 
     def started(self, index: int, slot) -> None:
         """Say what runs now, what comes next and what is left."""
@@ -192,12 +192,9 @@ class Publisher(Watcher):
         self.say(f"now {self.costs.text(index)}{then}; {left} left")
 
     def ended(self, index: int, status: str, reason: str | None) -> None:
-        """Publish the record and learn from its time."""
+        """Publish the record."""
         super().ended(index, status, reason)
         self.reference.publish(index)
-        unit = find_record(self.plan, index) if status == "done" else None
-        if unit and unit.record["wall_seconds"]:
-            self.costs.learn(index, unit.record["wall_seconds"])
 
 
 def seconds_of(text: str) -> float:

@@ -22,7 +22,7 @@ def launch(
     """Run or submit the units; False if they were only submitted."""
     from dgpbench.sweep.watch import Watcher
 
-    watcher = Watcher(plan, len(todo), quiet, verbose)
+    watcher = Watcher(plan, todo, quiet, verbose)
     name = plan.launcher.name
     try:
         if name == "local":

@@ -47,10 +47,55 @@ def run(capsys, *words):
 
 @pytest.mark.slow
 def test_the_first_command_shows_ours_beside_the_published(capsys):
-    out = run(capsys, "--results", ROOT / "results")
+    out = run(capsys, "--all", "--results", ROOT / "results")
     assert "5.1" in out and "ustyuzhaninov1" in out
     line = next(x for x in out.splitlines() if x.startswith("concrete  SGP"))
     assert "3/20" in line and line.count("-3.18 (0.02)") == 2
+
+
+def test_the_first_command_fits_one_screen_and_says_how_to_see_more(capsys, monkeypatch, results):
+    lines = run(capsys, "--results", results).splitlines()
+    assert len(lines) < 45
+    s7 = next(line for line in lines if line.startswith("S7 "))
+    assert s7.split()[1:4] == ["DSVI", "table", "S7"] and "2/72" in s7  # two cells have runs
+    assert s7.split()[-2:] == ["1/2", "1"]  # SGP of boston is beyond 2 standard errors of the paper's -2.47
+    told = "\n".join(lines)
+    assert "in all 1 of 2 cells agree" in told and "dgpbench tables --all" in told
+    for word in ("--compare", "--missing", "dgpbench tables S7", "dgpbench tables kin8nm"):
+        assert word in told
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    narrow = run(capsys, "--results", results).splitlines()
+    assert len(narrow) < 45 and max(map(len, narrow)) <= 80
+
+
+def test_all_the_tables_are_printed_when_asked_for(capsys, results):
+    out = run(capsys, "--all", "--results", results)
+    assert "S7   " in out and "matthews6.2" in out and "runs; data of" in out  # the overview
+    assert "ours against published\n" in out and "boston   SGP    3/20" in out  # each comparison
+    assert out.index("boston   SGP") < out.index("Ours against published, counted")
+    assert "Ours against published, counted" not in run(capsys, "--results", results)
+    overview = run(capsys, "--results", results, "--format", "csv")
+    assert "table,what,ours,failed,published cells,lacks" in overview  # other formats are as they were
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--all", "S7"], "--all prints every table; remove it or 'S7'"),
+        (["--all", "--missing"], "remove it or '--missing'"),
+        (["S7", "model=dgp2"], "'model=dgp2' filters the list of a dataset"),
+        (["model=dgp2"], "'model=dgp2' filters the list of a dataset"),
+        (["kin8nm", "model="], "invalid filter 'model='; use model=NAME or inference=NAME"),
+        (["kin8nm", "split=3"], "invalid filter 'split=3'"),
+        (["kin8nm", "model=dgp22"], "no number of kin8nm has model=dgp22; did you mean 'dgp2'?"),
+        (["kin8nm", "model=dgp2", "inference=zzz"], "no number of kin8nm has inference=zzz; choose from "),
+    ],
+)
+def test_words_that_would_be_ignored_are_refused(capsys, words, told):
+    assert main(["tables", *words]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_table_in_the_terminal(capsys, results):

@@ -55,7 +55,9 @@ def test_a_task_that_ray_loses_for_good_leaves_a_record_for_each_unit(plan):
         raise RuntimeError("the node died")
 
     observer = Observer(plan)
-    ray_launcher._ended(SimpleNamespace(get=get), None, [0, 1], plan, observer, Watcher(plan, 2, quiet=True))
+    ray_launcher._ended(
+        SimpleNamespace(get=get), None, [0, 1], plan, observer, Watcher(plan, [0, 1], quiet=True)
+    )
     states = observer.look([0, 1, 2])
     assert [states[i].status for i in (0, 1, 2)] == ["interrupted", "interrupted", "missing"]
     assert states[0].reason == "its Ray task failed (RuntimeError: the node died)"
@@ -71,6 +73,6 @@ def test_a_record_that_is_seen_late_is_waited_for(plan, monkeypatch):
         return real(self, indices)
 
     monkeypatch.setattr(observer, "look", look.__get__(observer))
-    watcher = Watcher(plan, 1, quiet=True)
+    watcher = Watcher(plan, [0], quiet=True)
     ray_launcher._ended(SimpleNamespace(get=lambda task: None), None, [0], plan, observer, watcher)
     assert watcher.ends == {"failed": 1}

@@ -20,6 +20,7 @@ from dgpbench.papers.repro import (
     seconds_of,
     skipped,
 )
+from dgpbench.store.costs import Cost
 from dgpbench.sweep.state import State
 
 
@@ -131,7 +132,7 @@ def test_the_agenda_says_what_is_left_and_what_it_costs(tmp_path, monkeypatch):
     plan, owners, _ = joint_plan(lines, [], fetch=True, note=print)
     assert plan.launcher.workers == 1
     costs = Costs(plan)
-    costs.by_config = [1800.0, None]
+    costs.by_config = [Cost(1800.0, "x"), None]
     states = {0: State("done"), 1: State("missing"), 2: State("interrupted"), 3: State("missing")}
     first, second = agenda(lines, owners, states, costs)
     assert first.split()[:3] == ["1/2", "0.5", "core-hours"] and first.endswith(" ".join(lines[0].words))
@@ -173,7 +174,7 @@ def test_costs_learn_from_the_units_that_end(tmp_path, monkeypatch):
     path = cells(tmp_path, *(line(tmp_path, "a", *each.split(), "split=0,1") for each in words))
     plan, _, _ = joint_plan(read_cells(path), [], fetch=True, note=print)
     costs, firsts = Costs(plan), (0, 2, 4, 6)
-    costs.by_config = [10.0, 20.0, 30.0, None]
+    costs.by_config = [Cost(10.0, "x"), Cost(20.0, "x"), Cost(30.0, "x"), None]
     assert [costs.one(i) for i in firsts] == [10.0, 20.0, 30.0, None]
     costs.learn(2, 80.0)
     assert [costs.one(i) for i in firsts] == [40.0, 80.0, 120.0, None]

@@ -48,7 +48,7 @@ def plan_of(here, *words):
 def launch(plan, indices=None, detach=False, force=False):
     plan.save()
     indices = range(len(plan.units)) if indices is None else indices
-    watcher = Watcher(plan, 1, quiet=True)
+    watcher = Watcher(plan, list(indices), quiet=True)
     return slurm.run_slurm(plan, list(indices), force=force, watcher=watcher, detach=detach)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dgpbench.errors import UserError
 from dgpbench.report.render import FORMATS
 from dgpbench.store.layout import results_to_read
 
+NO_TERMINAL = 120  # characters of a line of the first screen in a file
 SHOW = ("both", "ours", "published")
 VIEWS = ("compare", "stats", "against", "calibration", "frontier", "show", "variant")  # of named tables
 
@@ -19,15 +21,21 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "tables",
         help="the papers' tables from our records, beside the published numbers",
-        description="Rebuild the papers' tables from records, ours beside the published numbers; or, by the "
-        "name of a dataset, every published number of it and ours, a list for each unit. Without a name: "
-        "which tables there are, how far each has been run, and ours against published.",
+        description="Rebuild the papers' tables from records, ours next to the published numbers; or, by the "
+        "name of a dataset, list every published number of it and ours, one list per unit. Without a name: "
+        "one line per table, with how many cells are filled and how many agree.",
     )
     parser.add_argument(
         "names",
         nargs="*",
         metavar="TABLE|DATASET",
-        help="such as 5.1, S7, matthews4.3; all; your own file.yaml; or a dataset such as kin8nm",
+        help="such as 5.1, S7, matthews4.3; all; your own file.yaml; or a dataset such as kin8nm, then also "
+        "model=NAME and inference=NAME to filter its list (a,b and dgp* work)",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="without a name: every table's comparison and what it lacks, instead of one line each",
     )
     parser.add_argument(
         "--compare",
@@ -84,10 +92,12 @@ def main(args: argparse.Namespace) -> int:
 
     if args.renew:
         return _renew(args)
+    filters = [word for word in args.names if "=" in word and not word.endswith((".yaml", ".yml"))]
+    args.names = [word for word in args.names if word not in filters]
     given = specs.names() if "all" in args.names else args.names
     datasets = [name for name in given if _is_dataset(name)]
     names = [name for name in given if name not in datasets]
-    _check(args, datasets)
+    _check(args, datasets, names, filters)
     config_folders(args.config_dir)  # refuses what is none
     folder = results_to_read(args.results)
     wanted = [specs.load(name, args.variant, args.config_dir) for name in names]
@@ -101,18 +111,24 @@ def main(args: argparse.Namespace) -> int:
         for command in dict.fromkeys(c for table in tables for c in commands(table.cells.values())):
             print(command)
         return 0
+    whole = args.all or args.compare or args.format != "table"
     if given:
         grids = [grid for table in tables for grid in _grids(table, args)]
-    else:
+    elif whole:
         grids = _overview(tables, folder, args.compare)
-    if args.compare or not given:
+    else:
+        from dgpbench.papers.overview import first_screen
+
+        width = shutil.get_terminal_size((NO_TERMINAL, 0)).columns if sys.stdout.isatty() else NO_TERMINAL
+        grids = [first_screen(tables, folder, width)]
+    if args.compare or (whole and not given):
         from dgpbench.papers.compare import counted
 
         grids.append(counted(tables))
     if datasets:
         from dgpbench.papers.dataset import everything
 
-        grids += [grid for name in datasets for grid in everything(name, units)]
+        grids += [grid for name in datasets for grid in everything(name, units, filters)]
     _print(grids, args.format)
     return 0
 
@@ -144,9 +160,15 @@ def _is_dataset(name: str) -> bool:
     return known(name)
 
 
-def _check(args: argparse.Namespace, datasets: list[str]) -> None:
-    """Refuse what would be ignored."""
-
+def _check(args: argparse.Namespace, datasets: list[str], names: list[str], filters: list[str]) -> None:
+    """Raise UserError for arguments that would be ignored."""
+    if args.all and (args.names or args.missing):
+        other = "--missing" if args.missing else " ".join(args.names)
+        raise UserError(f"--all prints every table; remove it or '{other}'")
+    if filters and (names or not datasets):
+        raise UserError(
+            f"'{filters[0]}' filters the list of a dataset, e.g. dgpbench tables kin8nm {filters[0]}"
+        )
     given = [name for name in VIEWS if getattr(args, name)]
     if datasets and (given or args.missing):
         name = given[0] if given else "missing"
