@@ -38,12 +38,38 @@ def results(
     reference: bool = False,
     trials: bool = False,
 ) -> pd.DataFrame:
-    """Records that match all `filters` ("dataset=energy", "model=dgp*", "model.num_inducing=50,100").
+    """Return the records of a results folder as a table.
 
-    Columns: labels; metrics; seconds (all of the run), training_seconds, steps_per_second; sizes; fields of
-    the config under their dotted names, as in "inference.adam.learning_rate"; keys and path. `folder` is a
-    results folder (default: DGPBENCH_RESULTS, else results). `reference` adds the records that come with the
-    project, `trials` those of tuning.
+    Parameters
+    ----------
+    *filters : str
+        Conditions that all must hold, e.g. ``"dataset=energy"``, ``"model=dgp*"``,
+        ``"model.num_inducing=50,100"``.
+    folder : path, default=None
+        Results folder; None means DGPBENCH_RESULTS, or ``results``.
+    reference : bool, default=False
+        Add the records that come with dgpbench.
+    trials : bool, default=False
+        Add the trials of tuning.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per record. Columns are labels, metrics, times (``seconds`` of the whole run,
+        ``training_seconds``, ``steps_per_second``), sizes, settings under their dotted names such as
+        ``inference.adam.learning_rate``, keys and ``path``.
+
+    Raises
+    ------
+    UserError
+        If there is no results folder, or a filter cannot be read.
+
+    Examples
+    --------
+    >>> run = dgpbench.run("model=linear", "dataset=step")
+    >>> dgpbench.results("dataset=step")[["model", "split", "status"]]
+        model  split status
+    0  linear      0   done
     """
     return frame(select(scan(results_to_read(folder), reference=reference, trials=trials), filters))
 
