@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dgpbench.active_learning.criteria import SELECT, resolve
 from dgpbench.active_learning.curve_file import Curve, curve_key, curve_path, read_curve, write_curve
 from dgpbench.active_learning.loop import POOLS, Options, learn
+from dgpbench.config.composition import check_words
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders
 from dgpbench.errors import UserError, in_user_file, message
@@ -42,7 +43,7 @@ def active(
     initial : int, default=3
         Rows that are labelled at the start.
     iterations : int, default=10
-        Number of rows to ask for.
+        How often a model is trained and scored; each time but the last one more row is labelled.
     select : {"auto", "variance", "entropy", "random"} or several of them, default="auto"
         How rows are chosen.
     pool : {"train", "all"}, default="train"
@@ -64,10 +65,11 @@ def active(
     --------
     >>> steps = dgpbench.active("model=linear", "dataset=step", iterations=3)
     >>> steps["labels"].tolist()
-    [3, 4, 5, 6]
+    [3, 4, 5]
     """
     from dgpbench.active_learning.curves import frame
 
+    check_words(overrides)
     names = [select] if isinstance(select, str) else list(select)
     return frame(run_curves(overrides, initial, iterations, names, pool, config_dirs))
 

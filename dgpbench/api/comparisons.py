@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compared:
     """A table of models by datasets, as a DataFrame or as text. `dgpbench.compare` returns one."""
 
     comparison: Comparison
+
+    def __repr__(self) -> str:
+        table = self.comparison.table
+        rows, columns = (", ".join(dict.fromkeys(names)) for names in zip(*table.cells, strict=True))
+        return f"<Compared {self.comparison.metric.name} of {columns} on {rows}>"
 
     def frame(self) -> pd.DataFrame:
         """Return the comparison as a table.
@@ -95,7 +100,7 @@ def compare(
     metric : str, default="test_loglik"
         Metric of the table.
     against : str, default=None
-        Column that the others are tested against; None chooses the best.
+        Column that the others are tested against; None means the first.
     run : bool, default=False
         Run missing combinations first, as a sweep.
     tuned : bool, default=False
@@ -126,9 +131,11 @@ def compare(
     0    step  linear     1        0
     1    step     knn     1        0
     """
+    from dgpbench.config.composition import check_words
     from dgpbench.store.layout import results_folder
     from dgpbench.store.scan import scan
 
+    check_words(overrides)
     where = [f"paths.results={folder}"] if folder is not None else []
     dirs = [str(given) for given in config_dirs]
     if run:

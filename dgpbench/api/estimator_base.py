@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dgpbench.api.fitted import LEVELS, Curve, Fitted, Prediction, train
 from dgpbench.config import compose
 from dgpbench.config.checks import FIDELITIES, OURS
+from dgpbench.config.composition import check_words
 from dgpbench.config.heeded import section_of, unheeded
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.schema import show_value
@@ -90,8 +91,7 @@ class Estimator(BaseEstimator):
     def _config(self, task: str) -> dict:
         """Return the config of the parameters; raise UserError for settings that the model ignores."""
         words = [self.overrides] if isinstance(self.overrides, str) else list(self.overrides)
-        if bad := [word for word in words if not isinstance(word, str)]:
-            raise UserError(f"overrides: {bad[0]!r} is not text; write settings as 'name=value'")
+        check_words(words)
         chosen = [f"model={self.model}"]
         base = compose(chosen)
         if self.inference is not None and "inference" not in _unused_sections(base["model"]):
@@ -148,12 +148,13 @@ class Estimator(BaseEstimator):
     def _check_task(self, tasks: Sequence[str], task: str) -> None:
         if task in tasks:
             return
-        here, there = ("linear", "Classifier") if task == "regression" else ("logistic", "Regressor")
-        numbers = {"regression", "counts"}
-        other = f"{there}, or " if numbers.isdisjoint(tasks) or numbers.issuperset(tasks) else ""
+        regression = task == "regression"
+        there = "Classifier" if regression else "Regressor"
+        instead = f"{there}, or " if regression == {"regression", "counts"}.isdisjoint(tasks) else ""
+        example = "linear" if regression else "logistic"
         raise UserError(
-            f"model {self.model} is for {' and '.join(tasks)}, not for {task}; use {other}another model, e.g. "
-            f"{here}, knn, sgp or dgp2"
+            f"model {self.model} is for {' and '.join(tasks)}, not for {task}; use {instead}another model, "
+            f"e.g. {example}, knn, sgp or dgp2"
         )
 
     def distribution(self, X: Any, quantiles: Sequence[float] = LEVELS) -> Prediction:

@@ -126,7 +126,7 @@ class Prediction:
         return self.frame()._repr_html_()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fitted:
     """A trained model with its scaling; `config` is the config of its run.
 
@@ -136,6 +136,10 @@ class Fitted:
     model: Model
     transform: Transform
     config: dict
+
+    def __repr__(self) -> str:
+        names = (str(self.config[part]["name"]) for part in ("model", "dataset"))
+        return f"<Fitted {' on '.join(names)}>"
 
     def predict(self, X: np.ndarray, quantiles: Sequence[float] = LEVELS) -> Prediction:
         """Predict y, or class probabilities.
@@ -251,6 +255,10 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
     >>> dgpbench.load(run).predict([[0.2], [0.8]]).mean.shape
     (2,)
     """
+    if not isinstance(run, Unit | str | os.PathLike):
+        raise UserError(
+            f"{run!r} is not a run; give a Run, the folder of a run, or the first digits of its key"
+        )
     unit = run if isinstance(run, Unit) else locate(run, results)
     config = unit.record["config"]
     model = create(config)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dgpbench.config.composition import check_words
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.store.filters import select
@@ -71,15 +72,16 @@ def results(
         model  split status
     0  linear      0   done
     """
+    check_words(filters)
     return frame(select(scan(results_to_read(folder), reference=reference, trials=trials), filters))
 
 
 def frame(units: Sequence[Unit]) -> pd.DataFrame:
-    """One row per unit, in their order; columns that a record lacks are missing values."""
+    """Return one row per unit, in their order; columns that a record lacks are missing values."""
     import pandas as pd
 
     rows = [_row(unit) for unit in units]
-    order = dict.fromkeys(name for part in range(4) for row in rows for name in row[part])
+    order = dict.fromkeys(name for part in range(4) for row in rows for name in row[part]) or LABELS
     return pd.DataFrame(
         [{k: v for part in row for k, v in part.items()} for row in rows], columns=list(order)
     )

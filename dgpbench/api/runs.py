@@ -167,6 +167,7 @@ def sweep(
     >>> table.groupby("model")["test_rmse"].mean()  # doctest: +SKIP
     """
     from dgpbench.api.frame import frame
+    from dgpbench.config.composition import check_words
     from dgpbench.errors import UserError
     from dgpbench.sweep.launch import complete
     from dgpbench.sweep.planner import make_plan
@@ -174,5 +175,6 @@ def sweep(
 
     if retry not in RETRY:
         raise UserError(f"retry={retry!r} is not allowed; give one of {', '.join(RETRY)}")
+    check_words(overrides)
     plan = make_plan(overrides, [str(folder) for folder in config_dirs], fetch=True, note=lambda text: None)
     return frame([unit for unit in complete(plan, retry=retry, quiet=quiet) if unit is not None])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgpbench.config import compose, run_key
+from dgpbench.config.composition import check_words
 from dgpbench.config.heeded import check_tuned
 from dgpbench.config.protocol import num_splits
 from dgpbench.errors import UserError
@@ -56,7 +57,7 @@ class Trial:
         return next((metrics[name] for name in OBJECTIVES if metrics.get(name) is not None), None)
 
 
-@dataclass
+@dataclass(repr=False)
 class Study:
     """A finished search. `dgpbench.tune` returns one.
 
@@ -115,6 +116,9 @@ class Study:
             reason = ranked[0].unit.record["reason"] if ranked[0].unit else "it was not run"
             raise UserError(f"no trial has a validation log-likelihood; the first ended so: {reason}")
         return self.space.overrides(ranked[0].values)
+
+    def __repr__(self) -> str:
+        return f"<Study of {', '.join(self.space.names)}: {len(self.trials)} trials>"
 
     def frame(self) -> pd.DataFrame:
         """Return the trials as a table.
@@ -178,6 +182,7 @@ def tune(
     >>> study.best()  # doctest: +SKIP
     ['model.k=7']
     """
+    check_words(overrides)
     run = partial(complete, quiet=quiet)
     return refit(search(overrides, trials, seed, sampler, config_dirs, run), config_dirs, run)
 
