@@ -116,7 +116,7 @@ class Distribution:
                 found.append((part.draws <= Y).mean(0))
         return self._joined(found)
 
-    def quantile(self, levels: float | Sequence[float]) -> np.ndarray:
+    def quantile(self, levels: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """Return quantiles of each output.
 
         Parameters

@@ -128,8 +128,7 @@ class Estimator(BaseEstimator):
         if not classes:
             y_mean, y_std = scale_targets(Y, None, "train", likelihood_settings(cfg))
         split = Split.from_arrays(X, Y, dataset="y", task=task, n_classes=len(classes))
-        moved = {"x_mean": x_mean, "x_std": x_std, "y_mean": y_mean, "y_std": y_std}
-        split = replace(split, classes=list(classes), **moved)
+        split = replace(split, classes=list(classes), x_mean=x_mean, x_std=x_std, y_mean=y_mean, y_std=y_std)
         self._check_task(getattr(create(cfg), "tasks", ANY), task)
         refuse_split(cfg, split)
         notes: list[str] = []
@@ -185,13 +184,16 @@ class Estimator(BaseEstimator):
     def _restored(self) -> Model:
         """Return the model, made from its parameters after copying or loading."""
         if getattr(self, "_model", None) is None:
-            if not self.parameters_:
-                raise UserError(
-                    f"model={self.model} keeps no parameters: it cannot be saved or sent to another process"
-                )
+            self._check_parameters()
             self._model = create(self.config_)
             self._model.load_parameters(self.parameters_)
         return self._model
+
+    def _check_parameters(self) -> None:
+        if not self.parameters_:
+            raise UserError(
+                f"model={self.model} keeps no parameters: it cannot be saved or sent to another process"
+            )
 
     def save(self, path: str | Path) -> None:
         """Save the fitted estimator to one file that holds arrays and JSON, no pickle.
@@ -207,8 +209,7 @@ class Estimator(BaseEstimator):
             If the model keeps no parameters, or the file cannot be written.
         """
         check_is_fitted(self)
-        if not self.parameters_:
-            self._restored_alone()
+        self._check_parameters()
         about = {
             "format": FORMAT,
             "kind": type(self).__name__,
@@ -229,11 +230,6 @@ class Estimator(BaseEstimator):
         except OSError as error:
             reason = error.strerror or error
             raise UserError(f"cannot write {file} ({reason}); choose a file in a writable folder") from None
-
-    def _restored_alone(self) -> None:
-        """Raise the error of a model without parameters, even while the model itself is in memory."""
-        self._model = None
-        self._restored()
 
     def _own_state(self) -> dict[str, Any]:
         """Return what else a saved estimator needs, as JSON."""
