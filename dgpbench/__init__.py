@@ -9,7 +9,7 @@
     dgpbench.compare("model=sgp,dgp2", "dataset=energy,concrete").frame()
     dgpbench.tune("dataset=energy", "inference.adam.learning_rate=log(1e-3,1e-1)", trials=20)
     dgpbench.active("model=gpr", "dataset=energy", iterations=20)
-    dgpbench.Regressor(model="dgp2").fit(X, y).predict(X, return_std=True)
+    dgpbench.Regressor("dgp2", num_inducing=50).fit(X, y).predict(X, return_std=True)
 
 Names are imported when they are first used: `import dgpbench` itself loads nothing heavy.
 """
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dgpbench.active_learning.study import active
     from dgpbench.api.comparisons import Compared, compare
+    from dgpbench.api.distribution import Distribution
     from dgpbench.api.estimators import Classifier, Regressor
     from dgpbench.api.fitted import Fitted, Prediction, load
     from dgpbench.api.frame import results
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Classifier": "api.estimators",
     "Compared": "api.comparisons",
+    "Distribution": "api.distribution",
     "Fitted": "api.fitted",
     "Prediction": "api.fitted",
     "Regressor": "api.estimators",
@@ -49,6 +51,7 @@ _HOME = {
 __all__ = [
     "Classifier",
     "Compared",
+    "Distribution",
     "Fitted",
     "Prediction",
     "Regressor",

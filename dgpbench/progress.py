@@ -6,8 +6,11 @@ The result goes to standard output, everything else to standard error.
 from __future__ import annotations
 
 import math
+import sys
 import time
+from html import escape
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -33,6 +36,32 @@ NAMES = {
 }
 
 
+def in_notebook() -> bool:
+    """Return whether this is a Jupyter kernel, where a live line is drawn in HTML."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+class NotebookBar:
+    """A progress bar below the cell of a notebook; needs no widgets."""
+
+    def __init__(self, total: float | None) -> None:
+        from IPython.display import HTML, display
+
+        self.total, self._html = total, HTML
+        self._handle = display(HTML(""), display_id=True)
+
+    def update(self, task: Any = None, *, completed: float, description: str) -> None:
+        """Show how much is done and a line of text."""
+        share = f' value="{min(completed / self.total, 1.0):.4f}" max="1"' if self.total else ""
+        text = f"<progress{share}></progress> <code>{escape(description)}</code>"
+        self._handle.update(self._html(text))
+
+    def stop(self) -> None:
+        """Remove the bar until the next update."""
+        self._handle.update(self._html(""))
+
+
 class Reporter(Silent):
     """verbosity -1: the result only; 0: normal; 1 and more: more notes and lines."""
 
@@ -46,7 +75,8 @@ class Reporter(Silent):
         self.verbosity, self.expects = verbosity, expects and verbosity >= 0
         self._out = out or Console(highlight=False)
         self._err = err or Console(stderr=True, highlight=False)
-        self._bar = self._task = None
+        self._bar: Any = None
+        self._task: Any = None
         self._steps: int | None = None
         self._seconds: float | None = None
         self._began = self._last = 0.0
@@ -70,8 +100,13 @@ class Reporter(Silent):
         self._open("compiling", total_steps if total_steps else total_seconds)
 
     def _open(self, text: str, total: float | None) -> None:
-        """A live line on a terminal."""
-        if self.verbosity >= 0 and self._err.is_terminal:
+        """Open a live line on a terminal, or a bar in a notebook."""
+        if self.verbosity < 0:
+            return
+        if in_notebook():
+            self._bar = NotebookBar(total)
+            self._bar.update(completed=0, description=text)
+        elif self._err.is_terminal:
             from rich.progress import BarColumn, Progress, TextColumn
 
             columns = (BarColumn(20), TextColumn("{task.description}"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dgpbench.active_learning.criteria import SELECT, resolve
 from dgpbench.active_learning.curve_file import Curve, curve_key, curve_path, read_curve, write_curve
 from dgpbench.active_learning.loop import POOLS, Options, learn
+from dgpbench.config.composition import check_words
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders
 from dgpbench.errors import UserError, in_user_file, message
@@ -30,15 +31,45 @@ def active(
     pool: str = "train",
     config_dirs: Sequence[str | Path] = (),
 ) -> pd.DataFrame:
-    """Learning curves of models that choose their own training rows, one row per step.
+    """Return learning curves of models that choose their own training rows.
 
-    The first `initial` rows of the pool have labels; `iterations` times a model is trained on the rows with
-    labels, scored, and asks for the one it is least certain of. `select` is auto, variance, entropy, random,
-    or several of them; `pool` is the protocol's training rows, or all rows as in bayesian_benchmarks. What
-    was done before is read, not run again. `split` is 0 unless given.
+    In each iteration a model is trained on the labelled rows, scored, and asks for the label of the row of
+    the pool that it is least certain of. Finished steps are loaded instead of being repeated.
+
+    Parameters
+    ----------
+    *overrides : str
+        Settings with lists of values, e.g. ``"model=gpr,dgp2"``. The split is 0 unless given.
+    initial : int, default=3
+        Rows that are labelled at the start.
+    iterations : int, default=10
+        How often a model is trained and scored; each time but the last one more row is labelled.
+    select : {"auto", "variance", "entropy", "random"} or several of them, default="auto"
+        How rows are chosen.
+    pool : {"train", "all"}, default="train"
+        Rows to choose from: the training rows, or all rows as in bayesian_benchmarks.
+    config_dirs : sequence of path, default=()
+        Folders with your own configs.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per step.
+
+    Raises
+    ------
+    UserError
+        If a setting is invalid, or the pool is too small.
+
+    Examples
+    --------
+    >>> steps = dgpbench.active("model=linear", "dataset=step", iterations=3)
+    >>> steps["labels"].tolist()
+    [3, 4, 5]
     """
     from dgpbench.active_learning.curves import frame
 
+    check_words(overrides)
     names = [select] if isinstance(select, str) else list(select)
     return frame(run_curves(overrides, initial, iterations, names, pool, config_dirs))
 

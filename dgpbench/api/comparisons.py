@@ -15,14 +15,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compared:
-    """A comparison: `frame()` for pandas, `text("markdown")`, latex, csv or html for people."""
+    """A table of models by datasets, as a DataFrame or as text. `dgpbench.compare` returns one."""
 
     comparison: Comparison
 
+    def __repr__(self) -> str:
+        table = self.comparison.table
+        rows, columns = (", ".join(dict.fromkeys(names)) for names in zip(*table.cells, strict=True))
+        return f"<Compared {self.comparison.metric.name} of {columns} on {rows}>"
+
     def frame(self) -> pd.DataFrame:
-        """One row per dataset and column: mean over splits, standard error, splits done, missing, failed."""
+        """Return the comparison as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per dataset and column, with mean over splits, standard error, and the number of
+            splits that are done, missing and failed.
+        """
         import pandas as pd
 
         table, rows = self.comparison.table, []
@@ -43,10 +55,31 @@ class Compared:
         return pd.DataFrame(rows)
 
     def text(self, format: str = "markdown") -> str:
-        """The tables with ranks, tests and what is missing, as `dgpbench compare --format` prints them."""
+        """Return the tables with ranks, tests and missing runs, as `dgpbench compare --format` prints them.
+
+        Parameters
+        ----------
+        format : {"markdown", "latex", "csv", "html"}, default="markdown"
+            Format of the text.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        UserError
+            If the format is unknown.
+        """
         from dgpbench.report.comparison.output import render
 
         return render(self.comparison, format)
+
+    def _repr_html_(self) -> str:
+        from dgpbench.report.comparison.view import grids
+        from dgpbench.report.render.html import render
+
+        return "".join(map(render, grids(self.comparison)))
 
 
 def compare(
@@ -60,14 +93,51 @@ def compare(
     reference: bool = False,
     errors: str = ERRORS[0],
 ) -> Compared:
-    """Models by datasets from the records of a results folder ("model=sgp,dgp2", "dataset=boston,energy").
+    """Compare models on datasets, from the records of a results folder.
 
-    With `run`, what is missing is run first, as a sweep. With `tuned`, each column is followed by one of the
-    refits that `tune` made of it. Columns that are not comparable raise UserError.
+    Parameters
+    ----------
+    *overrides : str
+        Settings with lists of values, e.g. ``"model=sgp,dgp2"``, ``"dataset=boston,energy"``.
+    metric : str, default="test_loglik"
+        Metric of the table.
+    against : str, default=None
+        Column that the others are tested against; None means the first.
+    run : bool, default=False
+        Run missing combinations first, as a sweep.
+    tuned : bool, default=False
+        Add to each column one with the results that `tune` made of it.
+    config_dirs : sequence of path, default=()
+        Folders with your own configs.
+    folder : path, default=None
+        Results folder; None means DGPBENCH_RESULTS, or ``results``.
+    reference : bool, default=False
+        Add the records that come with dgpbench.
+
+    Returns
+    -------
+    Compared
+
+    Raises
+    ------
+    UserError
+        If a setting is invalid, or the columns are not comparable.
+
+    Examples
+    --------
+    >>> for model in ("linear", "knn"):
+    ...     run = dgpbench.run(f"model={model}", "dataset=step")
+    >>> table = dgpbench.compare("model=linear,knn", "dataset=step", "split=0", metric="test_rmse").frame()
+    >>> table[["dataset", "column", "done", "missing"]]
+      dataset  column  done  missing
+    0    step  linear     1        0
+    1    step     knn     1        0
     """
+    from dgpbench.config.composition import check_words
     from dgpbench.store.layout import results_folder
     from dgpbench.store.scan import scan
 
+    check_words(overrides)
     where = [f"paths.results={folder}"] if folder is not None else []
     dirs = [str(given) for given in config_dirs]
     if run:

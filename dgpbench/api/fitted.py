@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,18 +13,19 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from dgpbench.api.distribution import Distribution, check_levels, exact_quantiles
 from dgpbench.config.budget import budget_of, planned_steps
 from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.engine.stopping import StopRule
-from dgpbench.errors import Diverged, Interrupted
+from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.evaluate.quantiles import mixture_quantiles
 from dgpbench.evaluate.rows import EXACT_COMPONENTS
 from dgpbench.experiment import evaluation_protocol, run_seed
 from dgpbench.models.base import Model, create
+from dgpbench.progress import Reporter
 from dgpbench.store import read
 from dgpbench.store.locate import locate
 from dgpbench.store.scan import Unit
@@ -38,10 +40,21 @@ LEVELS = (0.025, 0.25, 0.5, 0.75, 0.975)
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictions at N inputs, original units. Arrays of one output are (N,), of several (N, P).
+    """Predictions at N inputs, in original units.
 
-    Regression has mean, sd and quantiles (N, L) or (N, P, L) at `levels`; classification has probs (N, C) in
-    the order of `classes`, and labels. What a task does not have raises ValueError.
+    Arrays of one output have shape (N,), of P outputs (N, P). Regression has `mean`, `sd` and `quantiles`,
+    (N, L) or (N, P, L) at L `levels`. Classification has `probs` (N, C) in the order of `classes`, and
+    `labels`. Reading an array that the task does not have raises ValueError.
+
+    Examples
+    --------
+    >>> import dgpbench, numpy as np
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> found = dgpbench.Regressor("linear").fit(X, X[:, 0]).distribution(X, quantiles=(0.1, 0.9))
+    >>> found.quantiles.shape
+    (20, 2)
+    >>> list(found.frame())
+    ['mean', 'sd', 'q10', 'q90']
     """
 
     arrays: dict[str, np.ndarray]
@@ -50,27 +63,38 @@ class Prediction:
 
     @property
     def mean(self) -> np.ndarray:
+        """Mean of y."""
         return self._array("mean")
 
     @property
     def sd(self) -> np.ndarray:
+        """Standard deviation of y, with the noise included."""
         return self._array("sd")
 
     @property
     def quantiles(self) -> np.ndarray:
+        """Quantiles of y at `levels`."""
         return self._array("quantiles")
 
     @property
     def probs(self) -> np.ndarray:
+        """Class probabilities."""
         return self._array("probs")
 
     @property
     def labels(self) -> np.ndarray:
-        """The likeliest class of each row."""
+        """Most probable class of each row."""
         return np.asarray(self.classes)[self.probs.argmax(1)]
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Arrays (N,) by column: mean, sd, q2.5, ...; or class and p_LABEL. Outputs are numbered from 0."""
+        """Return the arrays as columns of a table.
+
+        Returns
+        -------
+        dict of str to ndarray of shape (N,)
+            ``mean``, ``sd``, ``q2.5``, ... with ``_0``, ``_1``, ... for several outputs; for classes
+            ``class`` and ``p_LABEL``.
+        """
         if self.classes:
             shares = {f"p_{name}": self.probs[:, i] for i, name in enumerate(self.classes)}
             return {"class": self.labels} | shares
@@ -90,26 +114,59 @@ class Prediction:
         return self.arrays[name]
 
     def frame(self) -> pd.DataFrame:
-        """The columns as a DataFrame, one row per input."""
+        """Return the columns as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per input.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.columns())
 
+    def _repr_html_(self) -> str:
+        return self.frame()._repr_html_()
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Fitted:
-    """A trained model with its scaling. `config` is the whole config of its run."""
+    """A trained model with its scaling; `config` is the config of its run.
+
+    `dgpbench.load` returns one.
+    """
 
     model: Model
     transform: Transform
     config: dict
 
-    def predict(self, X: np.ndarray, quantiles: Sequence[float] = LEVELS) -> Prediction:
-        """Predictions at X (N, D), given in original units.
+    def __repr__(self) -> str:
+        names = (str(self.config[part]["name"]) for part in ("model", "dataset"))
+        return f"<Fitted {' on '.join(names)}>"
 
-        Chunks, seeds and numbers of samples are those of the run's evaluation: at its test rows these are
-        the predictions of its record.
+    def predict(self, X: np.ndarray, quantiles: Sequence[float] = LEVELS) -> Prediction:
+        """Predict y, or class probabilities.
+
+        Chunks, seeds and numbers of samples are those of the run's evaluation. At its test rows the
+        predictions equal those of its record.
+
+        Parameters
+        ----------
+        X : array of shape (N, D)
+            Inputs in original units.
+        quantiles : sequence of float, default=(0.025, 0.25, 0.5, 0.75, 0.975)
+            Levels of the quantiles; ignored for classes.
+
+        Returns
+        -------
+        Prediction
+
+        Raises
+        ------
+        UserError
+            If X has the wrong shape or contains NaN or infinity, or a level is not between 0 and 1.
         """
+        levels = check_levels(np.asarray(quantiles, np.float64))
         X = self.transform.inputs(X)
         protocol, seed = evaluation_protocol(self.model, self.config), run_seed(self.config)
         classes = self.transform.classes
@@ -117,7 +174,6 @@ class Fitted:
         if classes:
             probs = [_probs(part) for _, part in parts]
             return Prediction({"probs": _joined(probs, (0, len(classes)))}, classes=classes)
-        levels = np.asarray(quantiles, np.float64)
         shift, scale, P = self.transform.y_mean, self.transform.y_std, self.transform.outputs
         means, sds, found = [], [], []
         for start, part in parts:
@@ -134,13 +190,78 @@ class Fitted:
             arrays = {name: array[:, 0] for name, array in arrays.items()}
         return Prediction(arrays, levels=tuple(float(level) for level in levels))
 
+    def predict_dist(self, X: np.ndarray, flat: bool | None = None) -> Distribution:
+        """Return the predictive distribution of y, with density, distribution function and draws.
+
+        Parameters
+        ----------
+        X : array of shape (N, D)
+            Inputs in original units.
+        flat : bool, default=None
+            Whether arrays have shape (N,) instead of (N, 1); None means (N,) for one output.
+
+        Returns
+        -------
+        Distribution
+
+        Raises
+        ------
+        UserError
+            If the model predicts classes, or X is empty, has the wrong shape or is not finite.
+        """
+        transform = self.transform
+        if transform.classes:
+            raise UserError("a model of classes has no distribution of y; use its class probabilities")
+        X = transform.inputs(X)
+        if not len(X):
+            raise UserError("X has no rows; give at least one input")
+        protocol, seed = evaluation_protocol(self.model, self.config), run_seed(self.config)
+        chunks = list(predictive_chunks(self.model, X, protocol, seed, transform.outputs))
+        starts = [start for start, _ in chunks]
+        density, discrete = getattr(self.model, "log_density", None), getattr(self.model, "discrete", False)
+        log_scale = 0.0 if discrete else float(np.log(transform.y_std).sum())
+
+        def terms(index: int, y: np.ndarray) -> np.ndarray | None:
+            part = X[starts[index] : starts[index] + len(y)]
+            Y = (y - transform.y_mean) / transform.y_std
+            if density is None:
+                return None
+            found = density(part, Y, protocol["test_samples"], chunk_seed(seed, index))
+            return None if found is None else found - log_scale
+
+        parts = tuple(part.rescale(transform.y_mean, transform.y_std) for _, part in chunks)
+        return Distribution(parts, transform.outputs == 1 if flat is None else flat, terms)
+
 
 def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
-    """The fitted model of a finished run.
+    """Load the fitted model of a finished run.
 
-    `run` is what `dgpbench.run` returned, a run's folder, its record.json, or the first digits of its key,
-    which is looked for in `results` (default: DGPBENCH_RESULTS, else results).
+    Parameters
+    ----------
+    run : Run, str or path
+        What `dgpbench.run` returned, the folder of a run, its record.json, or the first digits of its key.
+    results : path, default=None
+        Results folder in which to look for a key; None means DGPBENCH_RESULTS, or ``results``.
+
+    Returns
+    -------
+    Fitted
+
+    Raises
+    ------
+    UserError
+        If there is no such run, it did not finish, or its parameters are missing.
+
+    Examples
+    --------
+    >>> run = dgpbench.run("model=linear", "dataset=step")
+    >>> dgpbench.load(run).predict([[0.2], [0.8]]).mean.shape
+    (2,)
     """
+    if not isinstance(run, Unit | str | os.PathLike):
+        raise UserError(
+            f"{run!r} is not a run; give a Run, the folder of a run, or the first digits of its key"
+        )
     unit = run if isinstance(run, Unit) else locate(run, results)
     config = unit.record["config"]
     model = create(config)
@@ -149,8 +270,30 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
     return Fitted(model, transform or _from_data(unit), config)
 
 
-def train(cfg: dict, split: Split, note: Callable[[str], None] = lambda text: None) -> Model:
-    """A model fitted to a split of arrays, with nothing kept on disk."""
+class Curve(Reporter):
+    """Reporter that also keeps the training curve: steps, seconds since the start, and bound."""
+
+    def __init__(self, verbose: bool = False):
+        super().__init__(verbosity=0 if verbose else -1)
+        self.points: list[tuple[int, float, float]] = []
+        self._since = 0.0
+
+    def start(self, total_steps: int | None, total_seconds: float | None) -> None:
+        self.points, self._since = [], time.perf_counter()
+        super().start(total_steps, total_seconds)
+
+    def update(self, step: int, bound: float, steps_per_second: float, seconds_left: float | None) -> None:
+        self.points.append((step, time.perf_counter() - self._since, float(bound)))
+        super().update(step, bound, steps_per_second, seconds_left)
+
+
+def train(
+    cfg: dict,
+    split: Split,
+    note: Callable[[str], None] = lambda text: None,
+    reporter: Silent | None = None,
+) -> Model:
+    """Return a model fitted to a split of arrays; nothing is kept on disk."""
     model, budget, engine = create(cfg), budget_of(cfg), cfg["engine"]
     with TemporaryDirectory() as folder:
         run = RunContext(
@@ -160,7 +303,7 @@ def train(cfg: dict, split: Split, note: Callable[[str], None] = lambda text: No
             steps=planned_steps(budget, split.n_train),
             seconds=budget["seconds"],
             stop=StopRule.of(budget),
-            reporter=Silent(),
+            reporter=reporter or Silent(),
             note=note,
             block_seconds=engine["block_seconds"],
             checkpoint_seconds=np.inf,
@@ -193,15 +336,9 @@ def predictive_chunks(
 
 
 def quantiles_of(predictive: Predictive, levels: np.ndarray, draws: int, seed: int, first: int) -> np.ndarray:
-    """Quantiles (N, P, L): exact of a small mixture, else those of `draws` draws, as in an evaluation."""
-    if predictive.mean is not None and predictive.var is not None:
-        S, N, P = predictive.mean.shape
-        if S <= EXACT_COMPONENTS:
-            moments = predictive.mean, np.sqrt(predictive.var)
-            mean, sd = (np.ascontiguousarray(array.reshape(S, N * P).T) for array in moments)
-            weights = predictive.weights
-            weights = None if weights is None else np.repeat(weights, P, axis=1).T
-            return mixture_quantiles(mean, sd, weights, levels).reshape(N, P, -1)
+    """Return quantiles (N, P, L): exact for small mixtures, else those of draws, as in an evaluation."""
+    if predictive.kind == "mixture" and predictive.num_components <= EXACT_COMPONENTS:
+        return exact_quantiles(predictive, levels)
     found = np.quantile(predictive.draw(draws, seed, first), levels, axis=0)  # L, N, P
     return found.transpose(1, 2, 0)
 
@@ -220,7 +357,6 @@ def _from_data(unit: Unit) -> Transform:
     """The scaling of a run from before it was stored: made again from its data."""
     from dgpbench.config import compose
     from dgpbench.data.load import load_split
-    from dgpbench.errors import UserError
 
     paths = compose()["paths"] | {"results": os.fspath(unit.folder)}
     split = load_split(unit.record["config"] | {"paths": paths})

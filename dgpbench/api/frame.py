@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dgpbench.config.composition import check_words
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.store.filters import select
@@ -38,22 +39,49 @@ def results(
     reference: bool = False,
     trials: bool = False,
 ) -> pd.DataFrame:
-    """Records that match all `filters` ("dataset=energy", "model=dgp*", "model.num_inducing=50,100").
+    """Return the records of a results folder as a table.
 
-    Columns: labels; metrics; seconds (all of the run), training_seconds, steps_per_second; sizes; fields of
-    the config under their dotted names, as in "inference.adam.learning_rate"; keys and path. `folder` is a
-    results folder (default: DGPBENCH_RESULTS, else results). `reference` adds the records that come with the
-    project, `trials` those of tuning.
+    Parameters
+    ----------
+    *filters : str
+        Conditions that all must hold, e.g. ``"dataset=energy"``, ``"model=dgp*"``,
+        ``"model.num_inducing=50,100"``.
+    folder : path, default=None
+        Results folder; None means DGPBENCH_RESULTS, or ``results``.
+    reference : bool, default=False
+        Add the records that come with dgpbench.
+    trials : bool, default=False
+        Add the trials of tuning.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per record. Columns are labels, metrics, times (``seconds`` of the whole run,
+        ``training_seconds``, ``steps_per_second``), sizes, settings under their dotted names such as
+        ``inference.adam.learning_rate``, keys and ``path``.
+
+    Raises
+    ------
+    UserError
+        If there is no results folder, or a filter cannot be read.
+
+    Examples
+    --------
+    >>> run = dgpbench.run("model=linear", "dataset=step")
+    >>> dgpbench.results("dataset=step")[["model", "split", "status"]]
+        model  split status
+    0  linear      0   done
     """
+    check_words(filters)
     return frame(select(scan(results_to_read(folder), reference=reference, trials=trials), filters))
 
 
 def frame(units: Sequence[Unit]) -> pd.DataFrame:
-    """One row per unit, in their order; columns that a record lacks are missing values."""
+    """Return one row per unit, in their order; columns that a record lacks are missing values."""
     import pandas as pd
 
     rows = [_row(unit) for unit in units]
-    order = dict.fromkeys(name for part in range(4) for row in rows for name in row[part])
+    order = dict.fromkeys(name for part in range(4) for row in rows for name in row[part]) or LABELS
     return pd.DataFrame(
         [{k: v for part in row for k, v in part.items()} for row in rows], columns=list(order)
     )

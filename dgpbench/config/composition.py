@@ -31,11 +31,19 @@ FREE = (
 )  # fields below which names may be added
 
 
+def check_words(words: Sequence[object]) -> None:
+    """Raise UserError unless all settings are text: functions accept them as separate arguments."""
+    for word in words:
+        if not isinstance(word, str):
+            raise UserError(f"{word!r} is not a setting; write 'name=value', one argument for each setting")
+
+
 def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:
     """The config that `overrides` (Hydra syntax, e.g. "model=dgp3", "budget.steps=100") describe.
 
     The command line wins over an experiment, and an experiment over the groups' defaults.
     """
+    check_words(overrides)
     folders = config_folders(config_dirs)
     if (plain := quick(overrides, folders)) is not None:
         return _finished(plain, overrides, folders)[0]

@@ -165,12 +165,12 @@ class Predictive:
                 each *= sd[:, :, None]
                 each += values[:, :, None]
             return draws
-        which = self._systematic((np.arange(n)[:, None] + offset) / n).T[:, :, None]  # N, n, 1
+        which = self.components_at((np.arange(n)[:, None] + offset) / n).T[:, :, None]  # N, n, 1
         draws *= np.take_along_axis(sd, which, 1)
         draws += np.take_along_axis(values, which, 1)
         return draws
 
-    def _systematic(self, positions: np.ndarray) -> np.ndarray:
+    def components_at(self, positions: np.ndarray) -> np.ndarray:
         """The components (n, N) in which positions (n, N) in [0, 1) of the cumulative weights lie."""
         cumulative = np.cumsum(self.weights, axis=0)
         cumulative /= cumulative[-1]

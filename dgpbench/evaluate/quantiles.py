@@ -16,11 +16,14 @@ INV_SQRT_2PI = 1 / np.sqrt(2 * np.pi)
 def mixture_quantiles(
     mean: np.ndarray, sd: np.ndarray, weights: np.ndarray | None = None, levels: np.ndarray = LEVELS
 ) -> np.ndarray:
-    """Quantiles (m, L) of mixtures with mean, sd (m, S) and weights (m, S), or equal ones."""
+    """Return the quantiles (m, L) of mixtures with mean, sd (m, S) and weights (m, S).
+
+    Without `weights` all components weigh the same. `levels` may be empty.
+    """
     m, S = mean.shape
     z = ndtri(levels)
-    if S == 1:
-        return mean + sd * z
+    if S == 1 or not len(levels):
+        return mean[:, :1] + sd[:, :1] * z
     out = np.empty((m, len(levels)))
     step = max(1, BLOCK // (S * len(levels)))
     for start in range(0, m, step):

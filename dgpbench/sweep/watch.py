@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from dgpbench.plain_text import visible
-from dgpbench.progress import clock
+from dgpbench.progress import NotebookBar, clock, in_notebook
 from dgpbench.sweep.costs import Costs
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.state import find_record
@@ -44,6 +44,7 @@ class Watcher:
         self._told: dict[int, tuple[dict, float]] = {}  # what each unit last said, and when it will be done
         self._shown = time.monotonic()
         self._live = sys.stderr.isatty() and not quiet
+        self._bar = NotebookBar(self.total) if in_notebook() and not quiet else None
 
     # ---- told by the pool ----------------------------------------------------------------------------
 
@@ -89,10 +90,13 @@ class Watcher:
 
     def show(self, running: int, detail: str = "") -> None:
         now = time.monotonic()
-        if self.quiet or now - self._shown < (LIVE_SECONDS if self._live else LINE_SECONDS):
+        if self.quiet or now - self._shown < (LIVE_SECONDS if self._live or self._bar else LINE_SECONDS):
             return
         self._shown = now
         line = self.line(running, now) + detail
+        if self._bar:
+            self._bar.update(completed=sum(self.ends.values()), description=line)
+            return
         _write(f"\r\033[K{line}" if self._live else f"{line}\n")
 
     def line(self, running: int, now: float) -> str:
@@ -130,6 +134,9 @@ class Watcher:
             _write(f"{text}\n")
 
     def clear(self) -> None:
+        """Remove the live line or bar until it is shown again."""
+        if self._bar:
+            self._bar.stop()
         if self._live:
             _write("\r\033[K")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgpbench.config import compose, run_key
+from dgpbench.config.composition import check_words
 from dgpbench.config.heeded import check_tuned
 from dgpbench.config.protocol import num_splits
 from dgpbench.errors import UserError
@@ -56,9 +57,17 @@ class Trial:
         return next((metrics[name] for name in OBJECTIVES if metrics.get(name) is not None), None)
 
 
-@dataclass
+@dataclass(repr=False)
 class Study:
-    """A finished search: its trials, and the refit of each split's best."""
+    """A finished search. `dgpbench.tune` returns one.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        All trials: number, split, values, status and score.
+    refits : dict of int to Run
+        By split, the best settings trained on all training rows.
+    """
 
     space: Space
     trials: list[Trial] = field(default_factory=list)
@@ -66,23 +75,59 @@ class Study:
 
     @property
     def splits(self) -> list[int]:
+        """Splits that were tuned."""
         return list(dict.fromkeys(trial.split for trial in self.trials))
 
     def ranked(self, split: int) -> list[Trial]:
-        """Trials of a split, the best first; failed ones last."""
+        """Return the trials of a split from best to worst; failed trials are last.
+
+        Parameters
+        ----------
+        split : int
+            Number of the split.
+
+        Returns
+        -------
+        list of Trial
+        """
         own = [trial for trial in self.trials if trial.split == split]
         return sorted(own, key=lambda t: (t.score is None, -(t.score or 0.0), t.number))
 
     def best(self, split: int | None = None) -> list[str]:
-        """Overrides of the best trial of a split (default: of the first one tuned)."""
+        """Return the settings of the best trial.
+
+        Parameters
+        ----------
+        split : int, default=None
+            Number of the split; None means the first one tuned.
+
+        Returns
+        -------
+        list of str
+            Settings as for `dgpbench.run`.
+
+        Raises
+        ------
+        UserError
+            If no trial finished.
+        """
         ranked = self.ranked(self.splits[0] if split is None else split)
         if ranked[0].score is None:
             reason = ranked[0].unit.record["reason"] if ranked[0].unit else "it was not run"
             raise UserError(f"no trial has a validation log-likelihood; the first ended so: {reason}")
         return self.space.overrides(ranked[0].values)
 
+    def __repr__(self) -> str:
+        return f"<Study of {', '.join(self.space.names)}: {len(self.trials)} trials>"
+
     def frame(self) -> pd.DataFrame:
-        """One row per trial: number, split, status, score, the tuned values as text."""
+        """Return the trials as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per trial: number, split, status, score and the tuned values as text.
+        """
         import pandas as pd
 
         rows = [
@@ -91,6 +136,9 @@ class Study:
             for t in self.trials
         ]
         return pd.DataFrame(rows)
+
+    def _repr_html_(self) -> str:
+        return self.frame()._repr_html_()
 
 
 def tune(
@@ -101,11 +149,40 @@ def tune(
     config_dirs: Sequence[str | Path] = (),
     quiet: bool = True,
 ) -> Study:
-    """Search the settings given as ranges or lists, then train the best on all training rows.
+    """Search for the best settings on validation rows, then train them on all training rows.
 
-    "inference.adam.learning_rate=log(1e-3,1e-1)", "uniform(a,b)" and "int(a,b)" are ranges; a list is "a,b".
-    `split` is 0 unless given. `seed` is that of the search.
+    Parameters
+    ----------
+    *overrides : str
+        Settings. Ranges such as ``"inference.adam.learning_rate=log(1e-3,1e-1)"``, ``uniform(a,b)``,
+        ``int(a,b)`` and lists ``a,b`` are searched. The split is 0 unless given.
+    trials : int, default=20
+        Number of trials of each split.
+    seed : int, default=0
+        Seed of the search.
+    sampler : {"random", "optuna"}, default="random"
+        How settings are chosen.
+    config_dirs : sequence of path, default=()
+        Folders with your own configs.
+    quiet : bool, default=True
+        Hide progress output.
+
+    Returns
+    -------
+    Study
+
+    Raises
+    ------
+    UserError
+        If a setting is invalid, nothing is searched, or no trial finishes.
+
+    Examples
+    --------
+    >>> study = dgpbench.tune("model=knn", "dataset=step", "model.k=int(1,20)", trials=5)  # doctest: +SKIP
+    >>> study.best()  # doctest: +SKIP
+    ['model.k=7']
     """
+    check_words(overrides)
     run = partial(complete, quiet=quiet)
     return refit(search(overrides, trials, seed, sampler, config_dirs, run), config_dirs, run)
 

@@ -22,6 +22,7 @@ def test_the_examples_run(page, tmp_path, monkeypatch):
     if page == "python.md":
         assert names["run"].metrics["test_loglik"] is not None and names["probs"].shape == (60, 2)
         assert len(names["table"]) == 6 and names["intervals"].shape == (60, 2)
+        assert (names["same"].predict(names["X"]) == names["mean"]).all()
     elif page == "active.md":
         assert sorted(set(names["steps"].labels)) == [3, 4, 5, 6, 7] and len(names["steps"]) == 10
     else:

@@ -58,7 +58,7 @@ def _cell(entry: Entry, words: bool) -> str:
         )
         if on
     ]
-    text = escape(entry.text) + (f"<sup>{entry.marks}</sup>" if entry.marks else "")
+    text = escape(entry.text) + (f"<sup>{escape(entry.marks)}</sup>" if entry.marks else "")
     for tag, on in (("i", entry.italic), ("b", entry.bold)):
         text = f"<{tag}>{text}</{tag}>" if on and text else text
     count = f" <small>{escape(entry.count)}</small>" if entry.count else ""
