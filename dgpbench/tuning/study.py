@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgpbench.config import compose, run_key
-from dgpbench.config.heeded import check_tuned
 from dgpbench.config.protocol import num_splits
+from dgpbench.config.refusals import check_tuned
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit
 from dgpbench.sweep.launch import complete
