@@ -214,8 +214,8 @@ def _levels(cfg: dict) -> None:
 def _in_gpflow(cfg: dict) -> None:
     if (name := cfg["likelihood"]["name"]) not in ("auto", *IN_GPFLOW):
         raise UserError(
-            f"likelihood={name} has no exact counterpart in GPflow, which trains model={cfg['model']['name']}"
-            f"; use one of {', '.join(IN_GPFLOW)}, or model=sgp"
+            f"likelihood {name} has no exact counterpart in GPflow, which trains this model; use one of "
+            f"{', '.join(IN_GPFLOW)}, or model=sgp"
         )
 
 
@@ -233,7 +233,7 @@ def burn_in_and_thinning(cfg: dict) -> tuple[int, int]:
     burn_in, kept = burn_in_of(cfg), option(cfg, "kept", COUNT)
     if (left := steps - burn_in) < kept:
         raise UserError(
-            f"budget.steps={steps} leaves {left} samples after model.burn_in={cfg['model']['burn_in']:g}, "
+            f"budget.steps={steps} leaves {left} samples behind model.burn_in={cfg['model']['burn_in']:g}, "
             f"fewer than model.kept={kept}; raise budget.steps or lower model.kept"
         )
     return burn_in, left // kept

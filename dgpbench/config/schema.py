@@ -109,7 +109,7 @@ TOP: dict[str, Field] = {
     "tuned": Field(str, null=True),
     "split": Field(int, low=0),
     "seed": SEED,
-    "precision": _one_of("auto", "float64", "mixed", "float32"),
+    "precision": _one_of("float64", "mixed", "float32", "auto"),
     "device": _one_of("auto", "cpu", "gpu"),
     "threads": COUNT_OR_NULL,
 }

@@ -117,7 +117,7 @@ class SGHMC(Method):
             )
         if steps < burn_in + thinning:
             return (
-                f"budget.steps={steps} leaves no sample after inference.burn_in={burn_in} at "
+                f"budget.steps={steps} leaves no sample behind inference.burn_in={burn_in} at "
                 f"inference.thinning={thinning}; set budget.steps to at least {burn_in + thinning}, or a "
                 "shorter burn-in"
             )

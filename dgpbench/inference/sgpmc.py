@@ -173,7 +173,7 @@ class SGPMC(Method):
         least = start + s["burn_in"] + s["thinning"]
         if steps < least:
             return (
-                f"budget.steps={steps} leaves no sample after inference.start.steps={start} and "
+                f"budget.steps={steps} leaves no sample behind inference.start.steps={start} and "
                 f"inference.burn_in={s['burn_in']} at inference.thinning={s['thinning']}; set budget.steps "
                 f"to at least {least}, or shorten them"
             )
