@@ -14,8 +14,10 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
 from dgpbench.config import config_key, deviations, run_key
-from dgpbench.config.budget import budget_of, budget_text, planned_steps
+from dgpbench.config.budget import budget_of, budget_text, every, planned_steps
 from dgpbench.config.protocol import is_trial, num_splits
+from dgpbench.config.refusals import SAMPLED, burn_in_and_thinning
+from dgpbench.config.targets import create_method
 from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform
@@ -25,7 +27,7 @@ from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_
 from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
-from dgpbench.models.refusals import refuse, refuse_split
+from dgpbench.models.refusals import refuse_split
 from dgpbench.store import read
 from dgpbench.store.costs import MOST_OWN, Costs, Sizes, own_records
 from dgpbench.store.disk import plain_arrays
@@ -48,7 +50,6 @@ def run_unit(
     reporter, notes = reporter or Silent(), []
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
-    refuse(cfg)
     split = load_split(cfg, note)
     if is_trial(cfg):
         split = split.on_validation()
@@ -216,6 +217,7 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
         if cfg["model"].get("own_training"):
             how = f"all rows, at most {length}, float64"
         lines.append(("inference", f"{inference['name']}, {how}, seed {seed}"))
+        lines += method_lines(cfg)
         lines.append(("device", f"{describe_device(model)}, {model.threads} threads"))
     lines += [("deviates", text) for text in deviations(cfg)]
     return lines
@@ -237,6 +239,21 @@ def expected_time(cfg: dict, split: Split, key: str) -> str:
     if found is None:
         return "unknown, no record is like this run"
     return f"about {clock(max(1.0, found.seconds))}, from {found.source}"
+
+
+def method_lines(cfg: dict) -> list[tuple[str, str]]:
+    """Return the lines of the plan on what a method derives: its precision, the phases of a sampler."""
+    model = cfg["model"]
+    if model["_target_"] == SAMPLED:
+        burn_in, thinning = burn_in_and_thinning(cfg)
+        phases = f"{burn_in:,} steps of burn-in, then a sample of each chain {every(thinning)}"
+        return [("sampling", phases)]
+    if "layers" not in model:
+        return []
+    method, lines = create_method(cfg), []
+    if (needed := method.precision(model)) != "mixed":
+        lines.append(("precision", f"{needed}, which inference={cfg['inference']['name']} needs"))
+    return lines + ([("sampling", phases)] if (phases := method.schedule()) else [])
 
 
 def _collector(notes: list[str], reporter):

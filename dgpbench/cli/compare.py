@@ -136,6 +136,7 @@ def _results(args: argparse.Namespace) -> Path:
 
 def _check_run(question, args: argparse.Namespace) -> None:
     """What --run needs, and that columns are comparable: known before anything is trained."""
+    from dgpbench.config.tree import member
     from dgpbench.report.comparison.fair import refuse
     from dgpbench.report.metrics import METRICS, check_task, find_metric
 
@@ -147,7 +148,8 @@ def _check_run(question, args: argparse.Namespace) -> None:
         check_task(metric, row.label, dataset.get("task", "regression"))
     first = question.rows[0]
     refuse({column.label: question.config(first, column) for column in question.columns})
-    if args.against and not args.tuned and args.against not in [column.label for column in question.columns]:
+    labels = [column.label for column in question.columns]
+    if args.against and not args.tuned and member("model", args.against, labels) not in labels:
         raise UserError(f"--against {args.against} is no column of this comparison")
 
 

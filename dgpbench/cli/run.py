@@ -8,7 +8,7 @@ import sys
 
 from dgpbench.cli.arguments import add_config_dir
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.config.tree import explanation, main_fields, options
+from dgpbench.config.tree import FAMILIES, explanation, main_fields, options
 from dgpbench.errors import UserError
 
 GROUPS = {  # topic of --help -> group
@@ -152,7 +152,10 @@ def _topic(topic: str) -> str:
         by_name = GROUPS | {group: group for group in GROUPS.values()}
         if topic not in by_name:
             raise UserError(f"no help on '{topic}'{did_you_mean(topic, TOPICS)}")
-        rows = [(name, explanation(name, path)) for name, path in options(by_name[topic]).items()]
+        group = by_name[topic]
+        rows = [(name, explanation(name, path)) for name, path in options(group).items()]
+        rows += [(name, f"the same as {group}={found}") for name, found in FAMILIES.get(group, {}).items()]
+        rows.sort()
         heading = f"{by_name[topic]}="
     width = min(42, max(len(left) for left, _ in rows))
     return "\n".join([heading, *(f"  {left:<{width}}  {text}".rstrip() for left, text in rows)])

@@ -40,6 +40,11 @@ def budget_text(budget: dict, rows: int | None = None) -> str:
     return length if stop == "none" else f"at most {length}, {ends[stop]}"
 
 
+def every(steps: int) -> str:
+    """Return 'every step' or 'every 25 steps'."""
+    return "every step" if steps == 1 else f"every {steps:,} steps"
+
+
 def refuses_stop(cfg: dict) -> str | None:
     """Why budget.stop does not fit a config; None where it does."""
     budget, model, protocol = budget_of(cfg), cfg["model"], cfg["protocol"]

@@ -1,11 +1,11 @@
-"""Check of a whole composed config: every field by the schema, then what holds between fields."""
+"""Check of a whole composed config: every field by the schema, then their combination (refusals.py)."""
 
 from __future__ import annotations
 
-from dgpbench.config.budget import budget_of, refuses_stop
+from dgpbench.config import refusals
+from dgpbench.config.budget import budget_of
 from dgpbench.config.inference import check_inference
 from dgpbench.config.priors import check_priors
-from dgpbench.config.protocol import check_split, is_trial
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
@@ -24,14 +24,7 @@ from dgpbench.config.schema import (
 )
 from dgpbench.config.sections import check_names, check_section
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.config.targets import create_method
 from dgpbench.errors import UserError
-
-OURS = "dgpbench."  # before the targets of the models that come with this package
-FIDELITIES = (
-    "dgpbench.models.mfdgp.MultiFidelity"  # GP layers by the levels of the data, not by `model.layers`
-)
-SAMPLED = "dgpbench.models.classics.gpmc.GPMC"  # samples its hyperparameters by itself
 
 
 def validate(cfg: dict) -> None:
@@ -41,6 +34,13 @@ def validate(cfg: dict) -> None:
 
 def normalise(cfg: dict) -> dict:
     """A checked copy in which 1 is 1.0 where a real number is meant, and layer numbers are text."""
+    out = check_fields(cfg)
+    refusals.check(out)
+    return out
+
+
+def check_fields(cfg: dict) -> dict:
+    """Return the copy of `normalise` after the check of each field, before that of their combination."""
     out = dict(cfg)
     check_names("", cfg, [*TOP, *SECTIONS])
     out.update(check_section("", {k: cfg[k] for k in TOP if k in cfg}, TOP, closed=True))
@@ -56,7 +56,6 @@ def normalise(cfg: dict) -> dict:
     out["model"] = _model(cfg["model"])
     out["likelihood"] = _likelihood(cfg["likelihood"])
     out["inference"] = check_inference(cfg["inference"])
-    _relations(out)
     return out
 
 
@@ -141,90 +140,3 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
         if int(layer) == depth - 1 and fixed:
             raise UserError(f"{name}.{fixed[0]} is a setting of inner layers and not of the last")
     return dict(sorted(out.items(), key=lambda item: int(item[0])))
-
-
-def _relations(cfg: dict) -> None:
-    check_split(cfg["split"], cfg["dataset"], cfg["protocol"])
-    protocol = cfg["protocol"]
-    if protocol["train_fraction"] == 1 and protocol["name"] != "whole":
-        raise UserError(
-            "protocol.train_fraction=1 leaves no test rows; it must be below 1, or take protocol=whole, "
-            "which scores the training rows"
-        )
-    if is_trial(cfg) and not protocol["validation"]:
-        raise UserError(
-            "protocol.evaluate=validation needs rows to evaluate; set protocol.validation, e.g. to 0.1"
-        )
-    _for_gps(cfg)
-    method = create_method(cfg)
-    if not cfg["model"].get("whiten", True) and not method.direct_q:
-        raise UserError(
-            f"model.whiten=false is for inference=dsvi, gd, ngd_adam, ngd_all and fast; "
-            f"inference={cfg['inference']['name']} has coordinates of its own"
-        )
-    if reason := method.refuses(cfg["model"], cfg["likelihood"]["name"]):
-        raise UserError(reason)
-    if cfg["model"].get("priors") and (reason := _unused_priors(cfg, method.takes_priors)):
-        raise UserError(reason)
-    if cfg["model"].get("kronecker") and (reason := _no_grid(cfg)):
-        raise UserError(
-            f"model.kronecker=true takes a grid apart that stays one, under an RBF kernel: {reason}"
-        )
-    if cfg["budget"]["steps"] is None and cfg["budget"]["seconds"] is None:
-        raise UserError("the budget is empty; set budget.steps or budget.seconds")
-    if cfg["budget"].get("max_steps") and cfg["budget"]["growth"] == "none":
-        raise UserError(
-            "budget.max_steps is the most that budget.growth=sqrt makes of budget.steps, and these do not "
-            "grow here; set budget.steps, or budget.growth=sqrt too"
-        )
-    if reason := refuses_stop(cfg):
-        raise UserError(reason)
-
-
-def _unused_priors(cfg: dict, takes_priors: bool) -> str | None:
-    """Why model.priors would mean nothing, if they would. A model that is not ours may have its own."""
-    model = cfg["model"]
-    if "layers" in model and not takes_priors:
-        return (
-            "model.priors are for inference=sgpmc and the variational methods, such as fast and dsvi; "
-            f"inference={cfg['inference']['name']} has no use for them: leave them out"
-        )
-    if "layers" in model or model["_target_"] == SAMPLED or not model["_target_"].startswith(OURS):
-        return None
-    return (
-        f"model.priors are not for model={model['name']}; use model=gpmc, or model=sgp with inference=sgpmc"
-        " or a variational one, or leave them out"
-    )
-
-
-def _no_grid(cfg: dict) -> str | None:
-    """What model.kronecker=true lacks."""
-    model, start = cfg["model"], cfg["inference"].get("start", {})
-    wanted = {
-        "model.inducing=grid": model["inducing"] == "grid",
-        "model.kernel=rbf": model["kernel"] == "rbf",
-        "inference=sgpmc inference.start.inducing=fixed": start.get("inducing") == "fixed",
-    }
-    missing = [setting for setting, is_set in wanted.items() if not is_set]
-    return f"set {' '.join(missing)}" if missing else None
-
-
-def _for_gps(cfg: dict) -> None:
-    """Refuse settings that our own models other than GPs trained by an inference would ignore."""
-    model = cfg["model"]
-    if "layers" in model or model["_target_"] == FIDELITIES or not model["_target_"].startswith(OURS):
-        return
-    given = {
-        "inference.hyperparameters=fixed": cfg["inference"]["hyperparameters"] == "fixed",
-        "engine.trace_test=true": cfg["engine"]["trace_test"],
-    }
-    for setting in (name for name, is_set in given.items() if is_set):
-        if model.get("own_training"):
-            raise UserError(
-                f"{setting} is not for model={model['name']}, which trains in its own way; leave it out"
-            )
-        raise UserError(f"{setting} is for GP models; model={model['name']} is none, leave it out")
-    if (name := cfg["likelihood"]["name"]) != "auto" and not model.get("own_training"):
-        raise UserError(
-            f"likelihood={name} is for GP models; model={model['name']} has its own, leave likelihood=auto"
-        )

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from dgpbench.config import remembered
-from dgpbench.config.checks import normalise
-from dgpbench.config.heeded import check_heeded
+from dgpbench.config import refusals, remembered
+from dgpbench.config.checks import check_fields
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
 from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.quick import quick
@@ -17,7 +16,7 @@ from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.standard import settle
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.config.tree import config_folders, groups, options
+from dgpbench.config.tree import FAMILIES, config_folders, groups, member, options
 from dgpbench.errors import UserError
 
 NAME = re.compile(r"[\w/@-]+(\.[\w@-]+)*")
@@ -41,10 +40,12 @@ def check_words(words: Sequence[object]) -> None:
 def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:
     """The config that `overrides` (Hydra syntax, e.g. "model=dgp3", "budget.steps=100") describe.
 
-    The command line wins over an experiment, and an experiment over the groups' defaults.
+    The command line wins over an experiment, and an experiment over the groups' defaults. The name of a
+    family, such as "model=dgp", means its default member.
     """
     check_words(overrides)
     folders = config_folders(config_dirs)
+    overrides = [_named(text, folders) for text in overrides]
     if (plain := quick(overrides, folders)) is not None:
         return _finished(plain, overrides, folders)[0]
     if (known := remembered.recall(overrides, folders)) is not None:
@@ -53,6 +54,14 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     if lasting:
         remembered.remember(overrides, folders, cfg)
     return cfg
+
+
+def _named(text: str, folders: Sequence[Path]) -> str:
+    """Return an override with the default member in place of a family's name."""
+    group, _, name = text.partition("=")
+    if name not in FAMILIES.get(group, ()):
+        return text
+    return f"{group}={member(group, name, options(group, folders))}"
 
 
 def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, bool]:
@@ -72,8 +81,9 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple
     """The composed config, checked and completed; `given`: the words of the command line."""
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
+    cfg = check_fields(cfg)
     settle(cfg, [word.partition("=")[0].lstrip("+") for word in given])
-    cfg = normalise(cfg)
+    refusals.check(cfg)
     lasting = cfg["dataset"]["task"] != "auto"
     if not lasting:
         from dgpbench.data.readers.user_labels import infer_task
@@ -81,7 +91,7 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple
         cfg["dataset"]["task"] = infer_task(cfg["dataset"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
-    check_heeded(cfg["model"], given)
+    refusals.check_given(cfg["model"], given)
     for name in ("results", "datasets"):
         cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
     return cfg, lasting
@@ -225,8 +235,14 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
 
 def _methods_with(name: str, folders: Sequence[Path]) -> list[str]:
     """Options of the group inference whose config has a field of that name."""
-    sections = {
-        option: _hydra([f"inference={option}"], folders, resolve=False)
-        for option in options("inference", folders)
-    }
-    return [option for option, cfg in sections.items() if name in flatten(cfg)]
+    return [
+        option for option in options("inference", folders) if name in fields_of("inference", option, folders)
+    ]
+
+
+def fields_of(group: str, option: str, folders: Sequence[Path]) -> set[str]:
+    """Return the dotted fields of an option, whether or not it fits the defaults of other groups."""
+    _check_option(group, option, folders)
+    words = [f"{group}={option}"]
+    cfg = quick(words, folders) or _hydra(words, folders, resolve=False)
+    return {f"{group}.{name}" for name in flatten(cfg[group])}

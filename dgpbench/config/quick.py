@@ -212,7 +212,7 @@ def _set(tree: dict, path: list[str], value: Any) -> None:
 
 def _resolved(value: Any) -> Any:
     if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
+        if not all(type(key) in (str, int) for key in value):  # numbers of layers
             raise _NotPlainError
         return {key: _resolved(part) for key, part in value.items()}
     if isinstance(value, list):

@@ -109,7 +109,7 @@ TOP: dict[str, Field] = {
     "tuned": Field(str, null=True),
     "split": Field(int, low=0),
     "seed": SEED,
-    "precision": _one_of("float64", "mixed", "float32"),
+    "precision": _one_of("float64", "mixed", "float32", "auto"),
     "device": _one_of("auto", "cpu", "gpu"),
     "threads": COUNT_OR_NULL,
 }
@@ -245,6 +245,7 @@ LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
     "poisson": {"bin_size": Field(float, null=True, above=0)},
     "gamma": {"shape": POSITIVE},
 }
+IN_GPFLOW = tuple(name for name in LIKELIHOODS if name not in ("auto", "ordinal", "softmax"))
 
 
 def check_kernel(name: str, value: Any) -> str:

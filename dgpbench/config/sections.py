@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dgpbench.config.schema import Field, check_field
+from dgpbench.config.schema import Field, check_field, show_value
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 
@@ -53,3 +53,21 @@ def check_section(section: str, values: dict, fields: dict[str, Field], closed=F
             raise UserError(f"{prefix}{name} is missing; give it a value in the yaml file of this {section}")
     checked = {k: check_field(prefix + k, v, fields[k]) if k in fields else v for k, v in flat.items()}
     return nested(checked) if closed else checked
+
+
+def option(cfg: dict, name: str, field: Field) -> Any:
+    """Return model.`name`, a field that the schema does not have, in its type and range."""
+    if name not in cfg["model"]:
+        raise UserError(f"model.{name} is missing; give it a value in the yaml file of this model")
+    return check_field(f"model.{name}", cfg["model"][name], field)
+
+
+def hidden_sizes(cfg: dict) -> tuple[int, ...]:
+    """Return model.hidden, the widths of a network's hidden layers."""
+    sizes = option(cfg, "hidden", Field(list))
+    if any(type(size) is not int or size < 1 for size in sizes):
+        raise UserError(
+            f"model.hidden={show_value(sizes)} is not allowed; model.hidden must be a list of whole numbers,"
+            " each at least 1, e.g. [50,50], or [] for no hidden layer"
+        )
+    return tuple(sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +13,21 @@ from dgpbench.errors import UserError
 
 FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
 ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+,(\w+)\}")  # shown as the value without the variable
+
+
+FAMILIES = {  # names that mean the default member of a family, by group
+    "model": {"cvae": "cvae_50", "dgp": "dgp2"},
+    "inference": {"ngd": "ngd_adam"},
+    "dataset": {"mf": "mf_sine"},
+}
+
+
+def member(group: str, name: str, known: Collection[str] = ()) -> str:
+    """Return the option that a name means: the default member of a family, else the name itself.
+
+    Names in `known`, such as options of the user's own, mean themselves.
+    """
+    return name if name in known else FAMILIES.get(group, {}).get(name, name)
 
 
 def conf_dir() -> Path:

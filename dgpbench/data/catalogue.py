@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dgpbench.config.schema import TASKS
-from dgpbench.config.tree import config_folders, options, read_option
+from dgpbench.config.tree import config_folders, member, options, read_option
 from dgpbench.errors import UserError
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")  # a folder in the cache is called like this
@@ -191,6 +191,7 @@ def own_entries(config_dirs: Sequence[str]) -> dict[str, Entry]:
 def find(name: str, own: Mapping[str, Entry] = MappingProxyType({})) -> Entry:
     """The entry of that name, or an error that suggests the nearest names; `own` are the user's."""
     entries = {**catalogue(), **own}
+    name = member("dataset", name, entries)
     if name in entries:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.6)

@@ -259,15 +259,34 @@ class Method:
         self.cfg = cfg
         self.settings: Mapping[str, Any] = cfg["inference"]
 
+    def precision(self, model: Mapping[str, Any]) -> str:
+        """Return the precision in which this method trains a model unless the user sets one."""
+        return "mixed"
+
+    def scaled(self, steps: int | None) -> dict[str, Any]:
+        """Return values for own fields that are null in the config and follow from the number of steps."""
+        return {}
+
+    def schedule(self) -> str:
+        """Return the phases of a sampler for the printed plan; empty for other methods."""
+        return ""
+
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        """Why this method cannot train this model (its config section) with this likelihood, and what fits;
-        None where it can."""
+        """Return why this method cannot train this GP model (its config section, which has `layers`) with
+        this likelihood, and what fits; None if it can."""
         return None
 
     def refuses_network(self, name: str) -> str | None:
-        """The same for a model that is a network."""
-        own = type(self).__name__
-        return f"the method {own} is for GP models; model={name} is a network: use inference=adam or dsvi"
+        """Return why this method cannot train the network `name`, and what fits; None if it can."""
+        own = self.settings["name"]
+        return f"inference={own} is for GP models and model={name} is a network; use inference=adam or dsvi"
+
+    def refuses_levels(self, name: str) -> str | None:
+        """Return why this method cannot train the multi-fidelity model `name`; None if it can."""
+        return (
+            f"inference={self.settings['name']} is not for model={name}, which has a variational bound of "
+            "its own; use inference=fast, dsvi, adam, ngd_adam or ngd_all"
+        )
 
     def bound(self, model: DeepGP) -> Bound:
         raise NotImplementedError

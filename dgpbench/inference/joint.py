@@ -229,14 +229,21 @@ def _covariance_among(G: list[list[tf.Tensor]]) -> tf.Tensor:
 class JointGaussian(DrawnMethod):
     fields = {"estimator": Field(str, choices=("sampled", "analytic")), **ADAM_FIELDS}
 
+    def precision(self, model: Mapping[str, Any]) -> str:
+        return "float64" if self._marginalises(model) else "mixed"
+
+    def _marginalises(self, model: Mapping[str, Any]) -> bool:
+        """Return whether u is integrated out, by Cholesky factors of small covariances of each point."""
+        return self.analytic and len(model["layers"]) > 1
+
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        one_layer = len(model.get("layers", ())) < 2
-        if (reason := super().refuses(model, likelihood)) or one_layer or not self.analytic:
+        if (reason := super().refuses(model, likelihood)) or not self._marginalises(model):
             return reason
         if self.cfg["precision"] != "float64":
             return (
-                f"inference={self.settings['name']} factorises small covariances for each point; use "
-                "precision=float64, or inference.estimator=sampled"
+                f"inference={self.settings['name']} factorises small covariances for each point; remove "
+                f"precision={self.cfg['precision']} (the default is float64 here), or set "
+                "inference.estimator=sampled"
             )
         return _correlated(likelihood)
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.config.schema import COUNT, POSITIVE, Field
+from dgpbench.config.budget import every
+from dgpbench.config.schema import COUNT, COUNT_OR_NULL, POSITIVE, Field
 from dgpbench.errors import UserError
 from dgpbench.inference.base import Bound, Method, Numerics, Update
 from dgpbench.inference.fits import gp_layers_only
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP
 else:
     tf, preparation = lazy("tensorflow"), lazy("dgpbench.gp.preparation")
+
+
+BURN_IN, THINNING = 2500, 25  # steps, where the budget has room for both
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ class SGHMC(Method):
         "potential": Field(str, choices=("expected", "marginal")),
         "step": POSITIVE,
         "friction": Field(float, above=0, below=1),
-        "burn_in": COUNT,
-        "thinning": COUNT,
+        "burn_in": COUNT_OR_NULL,
+        "thinning": COUNT_OR_NULL,
         "kept": COUNT,
         "size_mb": POSITIVE,
         "chains": COUNT,
@@ -75,6 +79,20 @@ class SGHMC(Method):
         "compat": Field(str, choices=("none", "released")),
         **ADAM_FIELDS,
     }
+
+    def scaled(self, steps: int | None) -> dict[str, Any]:
+        """Return burn-in and thinning: 2,500 and 25 steps, or in a budget without room for both half of the
+        steps and what keeps `inference.kept` of the rest."""
+        burn_in, thinning = self.settings["burn_in"], self.settings["thinning"]
+        if steps is None or steps >= (burn_in or BURN_IN) + (thinning or THINNING):
+            return {"burn_in": burn_in or BURN_IN, "thinning": thinning or THINNING}
+        burn_in = burn_in or max(1, steps // 2)
+        fitting = (steps - burn_in) // self.settings["kept"]
+        return {"burn_in": burn_in, "thinning": thinning or min(THINNING, max(1, fitting))}
+
+    def schedule(self) -> str:
+        burn_in, thinning = self.settings["burn_in"], self.settings["thinning"]
+        return f"{burn_in:,} steps of burn-in, then a sample {every(thinning)}"
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
         if reason := gp_layers_only(self.settings["name"], model, separate=True):
@@ -97,7 +115,7 @@ class SGHMC(Method):
             return (
                 "inference=sghmc counts its burn-in in steps; set budget.steps, alone or with budget.seconds"
             )
-        if "layers" in model and steps < burn_in + thinning:
+        if steps < burn_in + thinning:
             return (
                 f"budget.steps={steps} leaves no sample behind inference.burn_in={burn_in} at "
                 f"inference.thinning={thinning}; set budget.steps to at least {burn_in + thinning}, or a "

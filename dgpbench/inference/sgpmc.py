@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field
+from dgpbench.config.budget import every
+from dgpbench.config.schema import COUNT, COUNT_OR_NULL, POSITIVE, RATE, SWITCH, Field
 from dgpbench.inference.base import Bound, Method, Numerics, Update
 from dgpbench.inference.lazy import lazy
 from dgpbench.inference.priors import Prior, penalty_of, priors_of
@@ -34,6 +35,7 @@ else:
     stationary = lazy("dgpbench.gp.kernels.stationary")
 
 LOG_2PI = math.log(2.0 * math.pi)
+START, BURN_IN = 1000, 500  # steps of the fit and of burn-in, where the budget has room for both
 
 
 @dataclass(frozen=True)
@@ -119,18 +121,38 @@ class SGPMC(Method):
         "depth": Field(int, low=1, high=12),
         "precondition": SWITCH,
         "chains": COUNT,
-        "start.steps": COUNT,
+        "start.steps": COUNT_OR_NULL,
         "start.learning_rate": POSITIVE,
         "start.gamma": RATE,
         "start.inducing": Field(str, choices=("trained", "fixed")),
-        "burn_in": COUNT,
+        "burn_in": COUNT_OR_NULL,
         "thinning": COUNT,
         "kept": COUNT,
     }
 
+    def scaled(self, steps: int | None) -> dict[str, Any]:
+        """Return the steps of fit and burn-in: 1,000 and 500, or in a budget without room for them a half and
+        a quarter of the steps, so that a quarter is left to sample."""
+        start, burn_in, thinning = (
+            self.settings["start"]["steps"],
+            self.settings["burn_in"],
+            self.settings["thinning"],
+        )
+        if steps is None or steps >= (start or START) + (burn_in or BURN_IN) + thinning:
+            start, burn_in = start or START, burn_in or BURN_IN
+        else:
+            start = start or max(1, (steps - (burn_in or steps // 4)) * 2 // 3)
+            burn_in = burn_in or max(1, (steps - start) // 2)
+        return {"start": {**self.settings["start"], "steps": start}, "burn_in": burn_in}
+
+    def schedule(self) -> str:
+        s = self.settings
+        return (
+            f"{s['start']['steps']:,} steps of fit and {s['burn_in']:,} of burn-in, then a sample of each "
+            f"chain {every(s['thinning'])}"
+        )
+
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        if "layers" not in model:
-            return None
         if model["layers"] != ["gp"] or model.get("output_gps"):
             return (
                 f"inference=sgpmc is for one GP layer, and model={model['name']} is none; use model=sgp, or "

@@ -61,7 +61,7 @@ class Variational(Method):
     # ---- what fits -----------------------------------------------------------------------------------
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        if (reason := self._encoder() or self._line_search(model)) or "layers" not in model:
+        if reason := self._encoder() or self._line_search(model):
             return reason
         if model.get("priors") and self.settings["hyperparameters"] == "fixed":
             return "model.priors make no difference under inference.hyperparameters=fixed; leave one out"
@@ -95,6 +95,8 @@ class Variational(Method):
     def refuses_network(self, name: str) -> str | None:
         """A network of ours is trained by Adam on its own bound."""
         settings = self.settings
+        if reason := self._encoder() or self._line_search({}):
+            return reason
         if settings["optimiser"] != "adam":
             return (
                 f"model={name} has no natural gradients, inference.optimiser={settings['optimiser']} is not "
@@ -106,6 +108,11 @@ class Variational(Method):
                 "possible; use inference=adam or dsvi"
             )
         return None
+
+    def refuses_levels(self, name: str) -> str | None:
+        if self.settings["bound"] != "vi" or self.settings["natgrad"]["step"] == "linesearch":
+            return super().refuses_levels(name)
+        return self._encoder() or self._line_search({})
 
     def _line_search(self, model: Mapping[str, Any]) -> str | None:
         """A line search moves one q(u) and nothing else."""

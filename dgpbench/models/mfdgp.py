@@ -11,7 +11,6 @@ from dgpbench.gp import fidelity
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.inference.base import Bound
 from dgpbench.inference.fidelity import FidelityBound
-from dgpbench.inference.variational import Variational
 from dgpbench.models.gp import GPModel
 
 
@@ -20,14 +19,6 @@ class MultiFidelity(GPModel):
 
     latent = False
     tasks = ("regression",)
-
-    def __init__(self, cfg: dict):
-        super().__init__(cfg)
-        if not isinstance(self.method, Variational):
-            raise UserError(
-                f"inference={cfg['inference']['name']} is not for model=mfdgp, which has a variational bound "
-                "of its own; use fast, dsvi, adam, ngd_adam or ngd_all"
-            )
 
     def build(self, split, X: np.ndarray, Y: np.ndarray, seed: int, likelihood) -> tuple:
         if not split.levels:

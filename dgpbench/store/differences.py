@@ -17,6 +17,9 @@ from dgpbench.errors import UserError
 GROUPS = ("model", "inference", "protocol")
 NOT_OF_THE_FILE = ("dataset.name", "dataset.title", "dataset.traps", "dataset.path")
 MACHINE = ("device", "threads")
+BY_STEPS = (  # settings that follow from budget.steps unless they are given
+    *("budget.growth", "inference.burn_in", "inference.thinning", "inference.start.steps", "model.kept"),
+)
 
 
 def dataset_label(record: dict) -> str:
@@ -40,7 +43,7 @@ def differences(record: dict, config_dirs: Sequence[str] = ()) -> list[str]:
     words = [word for word, _ in _choices(record, folders)]
     theirs = _defaults(tuple(words), folders)
     found = _differing(ours, theirs)
-    if "budget.growth" in found:  # one that does not grow is one of so many steps
+    if ours.get("budget.steps") and any(name in found for name in BY_STEPS):
         steps = f"budget.steps={ours.get('budget.steps')}"
         told = _differing(ours, _defaults((*words, steps), folders))
         if not any(name.startswith("budget.") for name in told):

@@ -9,6 +9,7 @@ from typing import Any
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.tree import member
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit
 from dgpbench.store.schema import STATUSES
@@ -61,6 +62,7 @@ def _test(word: str, units: Sequence[Unit]) -> Callable[[dict], bool]:
             )
             raise UserError(f"no field '{name}' to filter by{hint}")
     wanted = [value] if value.startswith("[") else value.split(",")
+    wanted += [found for w in wanted if (found := member(name, w)) != w]
     if name == "status" and (unknown := [w for w in wanted if w not in STATUSES and not set(w) & set("*?[")]):
         raise UserError(f"no status '{unknown[0]}'{did_you_mean(unknown[0], STATUSES)}")
     if name in PREFIXED:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dgpbench.config import compose
-from dgpbench.config.heeded import SECTIONS, section_of, unheeded
-from dgpbench.config.sections import flatten
+from dgpbench.config.composition import fields_of
+from dgpbench.config.refusals import UNUSED, section_of, unused_sections
 from dgpbench.config.tree import config_folders, options
 
 REFERS = re.compile(r"\$\{(?!oc\.env:)[^}]*dataset")
@@ -39,7 +39,8 @@ def fitting(
         fields = [name for name in axes if name.startswith(f"{group}.")]
         if not fields or len(axes.get(group, ())) < 2:
             continue
-        known = {value: _fields(group, value, config_dirs) for value in axes[group]}
+        folders = config_folders(config_dirs)
+        known = {value: fields_of(group, value, folders) for value in axes[group]}
         of_some = {name for name in fields if any(name in own for own in known.values())}
         foreign |= {f"{group}={value}": of_some - own for value, own in known.items()}
     for text, names in _idle(axes, config_dirs).items():
@@ -55,20 +56,17 @@ def fitting(
 def _idle(axes: dict[str, list[str]], config_dirs: Sequence[str | Path]) -> dict[str, set[str]]:
     """Names of ways of training by model (or experiment) that does not heed them, where another does."""
     group = "model" if "model" in axes else "experiment"
-    names = [name for name in axes if section_of(name) in SECTIONS]
+    names = [name for name in axes if section_of(name) in UNUSED]
     if not names or len(axes.get(group, ())) < 2:
         return {}
-    idle = {value: unheeded(compose([f"{group}={value}"], config_dirs)["model"]) for value in axes[group]}
+    idle = {
+        value: unused_sections(compose([f"{group}={value}"], config_dirs)["model"]) for value in axes[group]
+    }
     return {
         f"{group}={value}": {name for name in names if section_of(name) in sections}
         for value, sections in idle.items()
         if not all(idle.values())
     }
-
-
-def _fields(group: str, option: str, config_dirs: Sequence[str | Path]) -> set[str]:
-    section = compose([f"{group}={option}"], config_dirs)[group]
-    return {f"{group}.{name}" for name in flatten(section)}
 
 
 def _maker(axes: dict[str, list[str]], config_dirs: Sequence[str | Path]) -> Callable[[list[str]], dict]:

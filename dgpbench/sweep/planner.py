@@ -13,7 +13,7 @@ from dgpbench.config.composition import plain_override
 from dgpbench.config.keys import run_key
 from dgpbench.config.protocol import check_split, num_splits
 from dgpbench.config.schema import check_field
-from dgpbench.config.tree import config_folders, groups, options
+from dgpbench.config.tree import config_folders, groups, member, options
 from dgpbench.errors import UserError
 from dgpbench.machine import usable_cores
 from dgpbench.sweep.combinations import composer
@@ -128,8 +128,9 @@ def values_of(override, text: str, names: Sequence[str]) -> list[str]:
             )
     if override.is_sweep_override():
         found = [str(value) for value in override.sweep_iterator(transformer=Transformer.encode)]
-        return list(dict.fromkeys(found))
-    return [text.partition("=")[2]]
+    else:
+        found = [text.partition("=")[2]]
+    return list(dict.fromkeys(member(override.key_or_group, value, names) for value in found))
 
 
 def _length(values) -> int:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from dgpbench.config import compose, run_key
 from dgpbench.config.composition import check_words
-from dgpbench.config.heeded import check_tuned
 from dgpbench.config.protocol import num_splits
+from dgpbench.config.refusals import check_tuned
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit
 from dgpbench.sweep.launch import complete

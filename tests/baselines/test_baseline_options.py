@@ -41,7 +41,7 @@ def test_a_field_left_out_of_a_users_yaml_is_named(tmp_path):
     from dgpbench.models.base import create
 
     with pytest.raises(UserError, match="model.components is missing"):
-        create(compose(["model=mine"], [tmp_path]))
+        create(compose(["model=mine", "inference=adam"], [tmp_path]))
 
 
 def test_networks_are_said_to_be_trained_by_adam_and_estimates_to_be_exact():

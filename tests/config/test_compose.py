@@ -270,4 +270,5 @@ def test_a_model_may_name_the_inference_it_needs_and_the_user_and_the_experiment
     assert chosen("model=cvae_50") == chosen("model=mdn_10") == ("adam", 512, "mixed")
     assert chosen("model=mdn_10", "inference=dsvi") == ("adam", 10_000, "mixed")
     assert chosen("experiment=dsvi2017_dgp2") == ("adam", 10_000, "float64")
-    assert chosen("experiment=iwvi2019_gp", "model=mdn") == ("ngd_adam", 512, "float64")
+    with pytest.raises(UserError, match="inference.optimiser=ngd_adam is not possible"):
+        chosen("experiment=iwvi2019_gp", "model=mdn")  # the experiment's inference wins over the model's

@@ -63,6 +63,30 @@ GOLDEN = {  # command line: (run key, config key)
         "1fc6afbe3195b37f18c9cc3e942cdaa20aa6c2034cfd66db764df7c781423192",
         "13e53500973e4145dd83182fd6a32fb45fefba3ca3324a180acc379c6550d964",
     ),
+    "model=dgp2 inference=sghmc": (
+        "9b36fec2f57e35b66d34cdf5067e458144a7515a7153ecbce167568119e9da59",
+        "3fb7d3d4f847c75ca212c022215eb8fa68e37ae7540e4ee7a18daeb8a1b2e856",
+    ),
+    "model=sgp inference=sgpmc": (
+        "b18b01aaf666ed0ca255585650b0d5881bf424bb409c468825a400de961e0462",
+        "e81014d0487060546af810af9fa05d102107b379acda8b20693b1e9ff963f0bf",
+    ),
+    "experiment=sampling_sghmc2": (
+        "58443ed905e1d83d51f46d3110447b72234789deb5367637b002fb973c407023",
+        "17c42792f073f83a84283e03caa19b0c19ce31dbf3f7ef8b968b7d549c3c2c8d",
+    ),
+    "model=dgp2 inference=joint precision=float64": (
+        "818df1bd22bad156bdfaf1a9461ccf48cf3af10fbab55c910f4dea74f7babeb1",
+        "bfb263044b1be63cfeb90bf78f6185375fcd6509705077bc23a0f698b4af30c9",
+    ),
+    "inference=sghmc model=sgp budget.steps=2525": (
+        "c45b22470711724a8a0410392236f56c7f200c55f891e02ce0410c0526590d46",
+        "470e13ef4ce5f69d1ca0c79381a9e960a2570b49ccaca3fbcc742e25be9f2146",
+    ),
+    "inference=sghmc model=sgp budget.steps=20000": (
+        "7217f0b403fb2fa5ff490ab34426a86ea68d54897ba67231f96b0eec6ba620f2",
+        "f5d286179e6313b90f3c8b88f4f283e8cbcb5054ea358d03213335f93454c2e6",
+    ),
     "inference=dsvi precision=float64 model.layer_overrides={0:{kernel:matern52,num_inducing:50}}": (
         "0349260d0fc3f94b23c8b737f25ceb7bb04bf86b7a14e09e8137e3e21a00f12a",
         "564f0895eb93c01eea24d5ee76378f4ef271036f8e490bfc2fe356d76441efd6",
@@ -159,6 +183,20 @@ def independent_key(cfg: dict, data_hash: str, unit: bool) -> str:
         {"numerics": 1, "data": data_hash, "config": fields}, sort_keys=True, separators=(",", ":")
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ("model=gpmc", "72a2a2afb54018d0d72a6a7df381993e91902f2a640179b218df4f54dbc5dfae"),
+        (
+            "experiment=matthews2016_toy_mcmc",
+            "b062e51cc7dd02eb159155461612b58a1c2af8cad8d75fd273530ec235b96b3d",
+        ),
+    ],
+)
+def test_golden_keys_of_samplers(words, key):
+    assert config.run_key(config.compose(words.split()), DATA) == key
 
 
 @pytest.mark.parametrize("words", GOLDEN)

@@ -20,6 +20,7 @@ MANY = [
     "experiment=dsvi2017_dgp2_fast_shared model=sgp inference.adam.learning_rate=1e-3",
     "experiment=natgrad_naval_beta_adam dataset=boston launcher=slurm",
     "inference=optimal model=cde protocol=iwvi2019_released",
+    "model=alignment inference=dsvi",
 ]
 
 

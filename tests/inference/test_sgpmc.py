@@ -271,7 +271,7 @@ def test_marginal_of_hyperparameters_against_a_grid_of_the_collapsed_bound():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["inference=sgpmc", "model=sgp", "budget.steps=100"], "leaves no sample"),
+        (["inference=sgpmc", "model=sgp", "inference.burn_in=99", "budget.steps=100"], "leaves no sample"),
         (["inference=sgpmc", "model=dgp2"], "one GP layer"),
         (["model=sgp", "inference=alpha", PRIORS[0]], "inference=alpha has no use for them"),
         (["inference=sgpmc", "model=sgp", "model.priors.lengthscale=[gama,1,1]"], "a prior is one of"),

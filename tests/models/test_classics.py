@@ -13,7 +13,7 @@ from dgpbench.config import compose
 from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError
-from dgpbench.experiment import plan_lines
+from dgpbench.experiment import method_lines, plan_lines
 from dgpbench.models.base import create
 from dgpbench.models.classics.lbfgs import maximise
 
@@ -258,3 +258,27 @@ def test_the_plan_says_how_it_trains():
     lines = dict(plan_lines(cfg, Split.from_arrays(*data()), create(cfg), 0))
     assert lines["inference"] == "lbfgs, all rows, at most 70 steps, float64, seed 0"
     assert lines["model"].endswith("(VFE), gaussian, kernel rbf, 5 inducing points")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", {}),
+        ("model=gpr", {}),
+        ("inference=joint", {"precision": "float64, which inference=joint needs"}),
+        (
+            "inference=sghmc budget.steps=600",
+            {"sampling": "300 steps of burn-in, then a sample every 3 steps"},
+        ),
+        (
+            "model=sgp inference=sgpmc budget.steps=50",
+            {"sampling": "25 steps of fit and 12 of burn-in, then a sample of each chain every step"},
+        ),
+        (
+            "model=gpmc budget.steps=50",
+            {"sampling": "25 steps of burn-in, then a sample of each chain every step"},
+        ),
+    ],
+)
+def test_the_plan_has_what_the_method_derives(words, expected):
+    assert dict(method_lines(compose(words.split()))) == expected

@@ -121,7 +121,10 @@ def test_one_seed_one_chain_and_the_budget_shares_out():
         (["model.priors.lengthscale=[gamma,-1,2]"], "the shape of gamma must be a positive number"),
         (["model.burn_in=1"], "below 1"),
         (["model.kept=0"], "at least 1"),
-        (["budget.steps=100"], "budget.steps=100 leaves 50 samples behind model.burn_in=0.5, fewer than"),
+        (
+            ["budget.steps=100", "model.kept=51"],
+            "leaves 50 samples behind model.burn_in=0.5, fewer than",
+        ),
     ],
 )
 def test_what_is_not_possible_is_said_in_one_line(overrides, says):

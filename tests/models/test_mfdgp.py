@@ -170,8 +170,8 @@ def test_it_beats_the_gp_of_the_highest_level_alone(tmp_path):
     ],
 )
 def test_what_it_cannot_take_is_said_in_one_line(words, says, tmp_path):
-    cfg = compose(["model=mfdgp", f"paths.datasets={tmp_path}", *words])
     with pytest.raises(UserError, match=says) as error:
+        cfg = compose(["model=mfdgp", f"paths.datasets={tmp_path}", *words])
         create(cfg).start(load_split(cfg), 0)
     assert "\n" not in str(error.value)
 

@@ -4,16 +4,16 @@ from importlib import import_module
 
 import pytest
 
+from dgpbench.gp import targets
 from dgpbench.gp.likelihoods import LIKELIHOODS
-from dgpbench.gp.targets import TASKS
-from dgpbench.models.refusals import OWN
+from dgpbench.models.refusals import TASKS
 
 
-@pytest.mark.parametrize("place", OWN)
+@pytest.mark.parametrize("place", TASKS)
 def test_tasks_are_those_of_the_class(place):
     file, _, name = place.rpartition(".")
-    assert getattr(import_module(f"dgpbench.models.{file}"), name).tasks == OWN[place][0]
+    assert getattr(import_module(f"dgpbench.models.{file}"), name).tasks == TASKS[place]
 
 
 def test_every_likelihood_has_its_tasks():
-    assert list(TASKS) == list(LIKELIHOODS)
+    assert list(targets.TASKS) == list(LIKELIHOODS)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from dgpbench.config.schema import IN_GPFLOW
 from dgpbench.errors import UserError
 from dgpbench.gp.likelihoods.base import Likelihood, phi
 from dgpbench.gp.likelihoods.continuous import StudentT
@@ -16,10 +17,6 @@ from dgpbench.gp.likelihoods.multiclass import RobustMax
 from dgpbench.gp.parameters import NOISE
 
 LEAST = NOISE.floor * (1.0 + 1e-9)  # GPflow has the same floor, and takes what lies above it
-NAMES = (
-    *("gaussian", "student_t", "gamma", "beta", "poisson"),
-    *("bernoulli", "bernoulli_logit", "robustmax"),
-)
 
 
 def to_gpflow(likelihood: Likelihood, values: Mapping[str, np.ndarray]) -> Any:
@@ -43,9 +40,9 @@ def to_gpflow(likelihood: Likelihood, values: Mapping[str, np.ndarray]) -> Any:
         return their.Bernoulli(tf.sigmoid)
     if isinstance(likelihood, Poisson):
         return their.Poisson(binsize=likelihood.bin_size)
-    if likelihood.name in NAMES:
+    if likelihood.name in IN_GPFLOW:
         kind: Any = their.Gamma if likelihood.name == "gamma" else their.Gaussian
         return kind(**own)
     raise UserError(
-        f"likelihood {likelihood.name} has no exact counterpart in GPflow; use one of {', '.join(NAMES)}"
+        f"likelihood {likelihood.name} has no exact counterpart in GPflow; use one of {', '.join(IN_GPFLOW)}"
     )

@@ -13,13 +13,13 @@ from scipy.special import ndtri
 
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.schema import COUNT, POSITIVE, SWITCH, Field
+from dgpbench.config.sections import hidden_sizes, option
 from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, Constraint, scope
-from dgpbench.models import importance, latent_density, refusals
+from dgpbench.models import importance, latent_density
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
-from dgpbench.models.baselines.options import hidden_sizes, option
 
 LOG_2PI = math.log(2.0 * math.pi)
 Masks = list[tf.Tensor] | None  # (width, B) for each hidden layer
@@ -100,7 +100,6 @@ class CVAE(NeuralModel):
         self.variance = option(cfg, "likelihood_variance", POSITIVE)
         later = {"model": later_defaults("model") | cfg["model"]}  # an older config has none of these
         self.dropout = option(later, "dropout", Field(float, low=0, below=1))
-        refusals.dropout_of_hidden(cfg)
         self.fixed = (
             () if option(later, "likelihood_variance_trainable", SWITCH) else ("likelihood/variance",)
         )

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgpbench.config.schema import COUNT
+from dgpbench.config.sections import hidden_sizes, option
 from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp.parameters import scope
 from dgpbench.models.baselines.mdn import MixtureDensityNetwork
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
-from dgpbench.models.baselines.options import hidden_sizes, option
 
 
 @dataclass(frozen=True)

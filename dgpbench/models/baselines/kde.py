@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgpbench.config.schema import COUNT, COUNT_OR_NULL, Field
+from dgpbench.config.sections import option
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.models.baselines.bandwidth import (
@@ -20,7 +21,6 @@ from dgpbench.models.baselines.bandwidth import (
     silverman,
     squared_distances,
 )
-from dgpbench.models.baselines.options import option
 
 GRID_Y = (0.03, 0.1, 0.3, 1.0)
 GRID_X = (0.05, 0.15, 0.5, 1.5, 5.0)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from dgpbench.config.schema import COUNT, COUNT_OR_NULL
+from dgpbench.config.sections import option
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models.baselines.options import option
 from dgpbench.models.baselines.threads import limited
 
 GRID = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100)

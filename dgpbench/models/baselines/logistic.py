@@ -12,8 +12,8 @@ import warnings
 import numpy as np
 
 from dgpbench.config.schema import COUNT, Field
+from dgpbench.config.sections import option
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models.baselines.options import option
 from dgpbench.models.baselines.threads import limited
 
 GRID = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3, 1e4)

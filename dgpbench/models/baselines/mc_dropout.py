@@ -14,13 +14,12 @@ import numpy as np
 from scipy.special import ndtri
 
 from dgpbench.config.schema import POSITIVE, Field
+from dgpbench.config.sections import hidden_sizes, option
 from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, Constraint, scope
-from dgpbench.models import refusals
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
-from dgpbench.models.baselines.options import hidden_sizes, option
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -78,7 +77,6 @@ class MCDropout(NeuralModel):
 
     def __init__(self, cfg: dict):
         self.hidden = hidden_sizes(cfg)
-        refusals.units_to_drop(cfg)
         self.rate = option(cfg, "rate", Field(float, above=0, below=1))
         self.decay = option(cfg, "decay", Field(float, low=0))
         self.variance = option(cfg, "likelihood_variance", POSITIVE)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgpbench.config.schema import COUNT
+from dgpbench.config.sections import hidden_sizes, option
 from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp import networks
 from dgpbench.gp.parameters import NOISE, scope
-from dgpbench.models import refusals
 from dgpbench.models.baselines.neural import PREDICT_COLUMNS, Network, NeuralModel
-from dgpbench.models.baselines.options import hidden_sizes, option
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -66,7 +65,6 @@ class MDN(NeuralModel):
         self.components = option(cfg, "components", COUNT)
         self.hidden = hidden_sizes(cfg)
         super().__init__(cfg)
-        refusals.one_sample(cfg)
 
     def network(self, dim: int, outputs: int) -> MixtureDensityNetwork:
         return MixtureDensityNetwork(dim=dim, outputs=outputs, components=self.components, hidden=self.hidden)

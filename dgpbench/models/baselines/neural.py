@@ -18,7 +18,6 @@ from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.base import Whole
 from dgpbench.inference.updates.adam import Adam
 from dgpbench.inference.variational import adam_rates
-from dgpbench.models import refusals
 
 PREDICT_COLUMNS = 100_000  # points times samples that pass through a network at once
 
@@ -60,7 +59,6 @@ class NeuralModel(ABC):
         self.threads = set_threads(cfg["threads"])
         self.device = choose_device(cfg["device"])
         self.values: dict[str, np.ndarray] = {}
-        refusals.network(cfg)
 
     @abstractmethod
     def network(self, dim: int, outputs: int) -> Network:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from dgpbench.config.schema import Field
+from dgpbench.config.sections import option
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.models.baselines.options import option
 from dgpbench.models.baselines.threads import limited
 
 # Module and class of scikit-learn for regression and for classes, with what makes probabilities possible.

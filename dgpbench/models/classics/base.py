@@ -12,6 +12,7 @@ import numpy as np
 
 from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.schema import Field
+from dgpbench.config.sections import option
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import choose_device, set_threads, tf  # before GPflow starts TensorFlow
 from dgpbench.errors import UserError
@@ -21,8 +22,6 @@ from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.kernels.in_gpflow import to_gpflow, values_of
 from dgpbench.gp.likelihoods import in_gpflow
 from dgpbench.gp.parameters import below, scope
-from dgpbench.models import refusals
-from dgpbench.models.baselines.options import option
 from dgpbench.models.classics.lbfgs import maximise
 
 FROZEN = Field(int, low=0)
@@ -41,8 +40,6 @@ class Classic(ABC):
 
     def __init__(self, cfg: dict):
         self.cfg, self.settings, self.name = cfg, cfg["model"], cfg["model"]["name"]
-        if self.tasks == ("regression",):
-            refusals.gaussian_noise(cfg)
         self.frozen_steps = option(cfg, "frozen_steps", FROZEN) if "frozen_steps" in self.settings else 0
         self.threads = set_threads(cfg["threads"])
         self.device = choose_device(cfg["device"])

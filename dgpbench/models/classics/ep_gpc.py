@@ -8,7 +8,6 @@ import numpy as np
 
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import tf
-from dgpbench.models import refusals
 from dgpbench.models.classics import ep
 from dgpbench.models.classics.base import Classic
 
@@ -69,10 +68,6 @@ class EPGPC(Classic):
     evidence_kind = "log evidence of expectation propagation, which is no bound"
     instead = "model=gfitc or sgp, which are sparse"
     kind: type[FullEP] = FullEP
-
-    def __init__(self, cfg: dict):
-        super().__init__(cfg)
-        refusals.probit(cfg)
 
     def numbers(self, rows: int, gps: int) -> float:
         return 27.0 * rows**2  # measured: 26

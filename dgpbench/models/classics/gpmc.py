@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from dgpbench.config.priors import check_priors
+from dgpbench.config.refusals import burn_in_and_thinning
 from dgpbench.config.schema import COUNT, POSITIVE, Field
+from dgpbench.config.sections import option
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import tf
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp.parameters import scope
 from dgpbench.inference.mixing import mixing
-from dgpbench.models import refusals
-from dgpbench.models.baselines.options import option
 from dgpbench.models.classics.base import Classic
 from dgpbench.models.classics.hmc import sample
 from dgpbench.models.classics.lbfgs import maximise
@@ -51,7 +51,7 @@ class GPMC(Classic):
         super().__init__(cfg)
         self.own = {name: option(cfg, name, field) for name, field in FIELDS.items()}
         self.priors = check_priors(self.settings["priors"])
-        self.burn_in, self.thinning = refusals.burn_in_and_thinning(cfg)
+        self.burn_in, self.thinning = burn_in_and_thinning(cfg)
 
     def numbers(self, rows: int, gps: int) -> float:
         return 14.0 * rows**2 + 3.0 * self.own["chains"] * self.own["kept"] * rows * gps

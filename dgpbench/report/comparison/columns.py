@@ -7,7 +7,7 @@ from statistics import fmean
 
 import pandas as pd
 
-from dgpbench.config.heeded import unheeded
+from dgpbench.config.refusals import unused_sections
 from dgpbench.report.comparison.fair import budget_text
 from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.grid import Grid, plain
@@ -64,7 +64,7 @@ def in_words(config: dict) -> dict[str, str]:
 
 def precision_text(config: dict) -> str:
     """The precision of training; none for models that do not heed it."""
-    return "" if "precision" in unheeded(config["model"]) else config["precision"]
+    return "" if "precision" in unused_sections(config["model"]) else config["precision"]
 
 
 def settings_text(config: dict) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
 from dgpbench.config.suggest import did_you_mean
-from dgpbench.config.tree import config_folders, options
+from dgpbench.config.tree import config_folders, member, options
 from dgpbench.errors import UserError
 from dgpbench.report.comparison.fair import refuse
 from dgpbench.report.comparison.question import Asked, Question, ask
@@ -161,6 +161,7 @@ def _add_refits(
 
 
 def _baseline(against: str | None, columns: Sequence[str]) -> str:
+    against = member("model", against, columns) if against else None
     if against is not None and against not in columns:
         raise UserError(f"--against {against} is no column{did_you_mean(against, columns)}")
     return against or columns[0]
