@@ -16,8 +16,8 @@ from dgpbench.api.fitted import LEVELS, Curve, Fitted, Prediction, train
 from dgpbench.config import compose
 from dgpbench.config.checks import FIDELITIES, OURS
 from dgpbench.config.composition import check_words
-from dgpbench.config.heeded import section_of, unheeded
 from dgpbench.config.keys import likelihood_settings
+from dgpbench.config.refusals import section_of, unused_sections
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.data.files import atomic_file
@@ -311,7 +311,7 @@ class Estimator(BaseEstimator):
 
 def _unused_sections(model: dict) -> tuple[str, ...]:
     """Return the sections of the config that a model ignores."""
-    unused = unheeded(model)
+    unused = unused_sections(model)
     if model.get("closed_form"):
         unused += ("budget",)
     gp = "layers" in model or model["_target_"] == FIDELITIES or not model["_target_"].startswith(OURS)

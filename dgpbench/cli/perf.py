@@ -70,9 +70,8 @@ def step_times(cfg: dict, split: Split, seconds: float) -> TrainResult | None:
 
     from dgpbench.engine.context import RunContext, Silent, TrainResult
     from dgpbench.models.base import check_task, create
-    from dgpbench.models.refusals import refuse, refuse_split
+    from dgpbench.models.refusals import refuse_split
 
-    refuse(cfg)
     refuse_split(cfg, split)
     model = create(cfg)
     check_task(model, cfg["model"]["name"], split)
