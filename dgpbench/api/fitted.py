@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dgpbench.config.budget import budget_of, planned_steps
+from dgpbench.data.prepare import Recipe
 from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.engine.stopping import StopRule
-from dgpbench.errors import Diverged, Interrupted
+from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.evaluate.quantiles import mixture_quantiles
@@ -100,13 +102,41 @@ class Fitted:
     model: Model
     transform: Transform
     config: dict
+    recipe: Recipe | None = None  # of a run with dataset.prepare=auto
 
-    def predict(self, X: np.ndarray, quantiles: Sequence[float] = LEVELS) -> Prediction:
-        """Predictions at X (N, D), given in original units.
+    def predict(self, X: np.ndarray | pd.DataFrame, quantiles: Sequence[float] = LEVELS) -> Prediction:
+        """Return predictions at new inputs.
 
         Chunks, seeds and numbers of samples are those of the run's evaluation: at its test rows these are
         the predictions of its record.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame
+            Inputs (N, D) in original units. Columns of a DataFrame go by name. For a run with
+            `dataset.prepare=auto`, a DataFrame has the columns of the user's table, and the recipe of the
+            run prepares them; an array has the prepared inputs (`transform.names`).
+        quantiles : sequence of float
+            Levels of the quantiles, for regression.
+
+        Returns
+        -------
+        Prediction
+
+        Raises
+        ------
+        UserError
+            If the inputs do not fit the model.
+
+        Warns
+        -----
+        UserWarning
+            If values are missing, or in a category, in a way that the training rows were not.
         """
+        if self.recipe is not None and not isinstance(X, np.ndarray) and hasattr(X, "columns"):
+            X, notes = self.recipe.apply(X)
+            for note in notes:
+                warnings.warn(note, UserWarning, stacklevel=2)
         X = self.transform.inputs(X)
         protocol, seed = evaluation_protocol(self.model, self.config), run_seed(self.config)
         classes = self.transform.classes
@@ -143,7 +173,21 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
     model = create(config)
     values, transform = separate(read.arrays(unit))
     model.load_parameters(values)
-    return Fitted(model, transform or _from_data(unit), config)
+    transform = transform or _from_data(unit)
+    return Fitted(model, transform, config, _recipe(unit, transform))
+
+
+def _recipe(unit: Unit, transform: Transform) -> Recipe | None:
+    """Return the recipe of a run whose table was prepared; UserError if the record has none that fits."""
+    if unit.record["config"]["dataset"].get("prepare", "none") != "auto":
+        return None
+    try:
+        recipe = Recipe.from_document(unit.record["details"].get("prepare"))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{unit.path}: its recipe cannot be used ({error}); run it again") from None
+    if len(recipe.names) != len(transform.x_mean):
+        raise UserError(f"{unit.path}: its recipe does not fit its model; run it again")
+    return recipe
 
 
 def train(cfg: dict, split: Split, note: Callable[[str], None] = lambda text: None) -> Model:
@@ -217,7 +261,6 @@ def _from_data(unit: Unit) -> Transform:
     """The scaling of a run from before it was stored: made again from its data."""
     from dgpbench.config import compose
     from dgpbench.data.load import load_split
-    from dgpbench.errors import UserError
 
     paths = compose()["paths"] | {"results": os.fspath(unit.folder)}
     split = load_split(unit.record["config"] | {"paths": paths})

@@ -41,22 +41,51 @@ class Run(Unit):
 
 def run(
     *overrides: str,
+    data: pd.DataFrame | None = None,
     config_dirs: Sequence[str | Path] = (),
     force: bool = False,
     check: bool = True,
     quiet: bool = True,
 ) -> Run:
-    """Train and evaluate one model on one split, in this process; a run that is done is not done again.
+    """Train and evaluate one model on one split, in this process.
 
-    `overrides` are those of the command line: "model=dgp2", "dataset=energy", "budget.steps=100". Bad ones
-    raise UserError. A run that fails or diverges is recorded and raises RunFailed, or with check=False is
-    returned like any other.
+    A finished run is loaded from its record instead of being repeated.
+
+    Parameters
+    ----------
+    *overrides : str
+        Settings as on the command line, e.g. ``"model=dgp2"``.
+    data : DataFrame, optional
+        Rows to train and test on, in place of a file. They are stored as Parquet in the folder of datasets,
+        so that the run can be repeated; set ``"dataset.target=..."``, and ``"dataset.prepare=auto"`` unless
+        all columns are numbers.
+    config_dirs : sequence of path, default=()
+        Folders with your own configs.
+    force : bool, default=False
+        Train even if a record exists.
+    check : bool, default=True
+        Raise RunFailed if the run fails or diverges.
+    quiet : bool, default=True
+        Hide progress output.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    UserError
+        If a setting or the data are invalid.
+    RunFailed
+        If the run fails or diverges, and `check` is true.
     """
     from dgpbench.config import compose
     from dgpbench.experiment import run_unit
     from dgpbench.progress import Reporter
 
     reporter = Reporter(verbosity=-1 if quiet else 0)
+    if data is not None:
+        overrides = _with_data(overrides, data)
     cfg = compose(overrides, config_dirs)
     try:
         unit, _ = run_unit(cfg, force=force, reporter=reporter)
@@ -66,6 +95,20 @@ def run(
     if check and found.status != "done":
         raise RunFailed(found)
     return found
+
+
+def _with_data(overrides: Sequence[str], data: pd.DataFrame) -> tuple[str, ...]:
+    """Return the overrides, with the file in which the data are stored now."""
+    from dgpbench.config import compose
+    from dgpbench.data.readers.table import store_frame
+    from dgpbench.errors import UserError
+
+    given = {text.partition("=")[0].lstrip("+"): text.partition("=")[2] for text in overrides}
+    if "dataset.path" in given or given.get("dataset", "csv") != "csv":
+        raise UserError("give either data or another dataset; with data, leave dataset and dataset.path out")
+    paths = compose([text for text in overrides if text.startswith("paths.")])["paths"]
+    path = str(store_frame(data, Path(paths["datasets"]))).replace("\\", "\\\\").replace("'", "\\'")
+    return (*overrides, *(() if "dataset" in given else ("dataset=csv",)), f"dataset.path='{path}'")
 
 
 def sweep(
