@@ -298,7 +298,7 @@ def _fitted(column: Typed, values: np.ndarray) -> Column:
             return dropped("free text")
         if len(found) > ORDINAL or len(found) > max(2, len(present) // 2):
             return dropped(
-                f"{len(found):,} different texts in {len(present):,} training rows, an identifier or free text"
+                f"{len(found):,} different texts in {len(present):,} training rows: names or free text"
             )
         if len(found) + missing <= ONE_HOT:
             return Column(name, kind, "one_hot", categories=("",) * missing + tuple(found), note=column.note)

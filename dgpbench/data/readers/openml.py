@@ -98,9 +98,7 @@ def _of_sklearn(root: Path, description: Path, number: int) -> Cached:
     if not path.is_file():
         raise UserError(f"{description} is cached without its data {path.name}; fetch the dataset again")
     if str(facts.get("format")).lower() != "arff":
-        raise UserError(
-            f"OpenML dataset {number} is {str(facts.get('format'))[:40]!r}; only ARFF can be read"
-        )
+        raise UserError(f"OpenML dataset {number} is {str(facts.get('format'))[:40]}; only ARFF can be read")
     return _checked(path, facts, number)
 
 
