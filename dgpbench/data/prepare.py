@@ -220,11 +220,14 @@ def _column(value: Any) -> Column:
 def _unknown(column: Column, values: np.ndarray) -> str:
     """What new values the training rows did not have."""
     if column.kind == "text":
-        new = [text for text in dict.fromkeys(values) if text not in column.categories]
+        known = {*column.categories, *([""] if column.indicator else [])}
+        new = [text for text in dict.fromkeys(values) if text not in known]
         if not new:
             return ""
         share = f"{np.isin(values, new).sum()} of {len(values)} rows"
-        return f"{column.name}: {share} have a category that no training row has, e.g. {new[0][:30]!r}"
+        return (
+            f"{column.name}: {share} have a category that no training row has, e.g. {new[0][:30] or 'none'!r}"
+        )
     count = int(np.isnan(values).sum())
     if not count or column.indicator:
         return ""

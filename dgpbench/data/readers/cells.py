@@ -329,7 +329,7 @@ def _read(
     odd = int(factors.counts[wrong].sum())
     if odd:
         example = factors.uniques[int(np.flatnonzero(wrong)[0])]
-        text = f"{odd} cells are not {kind}s and count as missing, e.g. {example[:30]!r}"
+        text = f"no {kind} in {odd} cells, which count as missing, e.g. {example[:30]!r}"
         note = f"{note}; {text}" if note else text
     return Typed(name, kind, style, factors.rows(values), note=note, example=example[:30], odd=odd)
 

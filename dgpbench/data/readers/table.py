@@ -31,7 +31,7 @@ FEATHER = (".feather", ".arrow", ".ipc")
 EXCEL = (".xlsx", ".xlsm", ".xls")
 _SAMPLE = 50  # records from which delimiter and header are told
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\S+)\s+(.+)", re.I | re.S)
-_ARFF_FIELD = re.compile(r"\s*('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,\t]*?)\s*(?:[,\t]|$)")
+_ARFF_FIELD = re.compile(r"\s*('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|(?!['\"])[^,\t]*?)\s*(?:([,\t])|$)")
 
 
 @dataclass(frozen=True)
@@ -361,13 +361,13 @@ def _arff_rows(lines: Iterator[tuple[int, str]], count: int, path: Path) -> Iter
         if text.startswith("{"):
             raise UserError(f"{path}, line {number}: sparse ARFF is not supported; save all values")
         fields, at = [], 0
-        while at <= len(text) and len(fields) <= count:
+        while len(fields) <= count:
             match = _ARFF_FIELD.match(text, at)
             if not match:
                 raise UserError(f"{path}, line {number}: cannot read {text[at : at + 40]!r}")
             fields.append(_unquoted(match[1]))
             at = match.end()
-            if text[at - 1 : at] not in (",", "\t"):
+            if match[2] is None:
                 break
         check_width(fields, count, path, number)
         yield fields

@@ -182,26 +182,24 @@ def _typed(path: Path, options: dict) -> _Columns:
 
 
 def _problems(found: _Columns, options: dict) -> list[str]:
-    """Return what keeps a table from being used as numbers, one text for each column."""
+    """Return what keeps a table from being used as numbers, one text for each problem of a column."""
     told = []
-    for column in found.inputs:
-        name, missing = repr(column.name), column.missing
-        if column.kind == "text":
-            told.append(f"{name} is text ({len(column.levels):,} different values)")
+    for column in (*found.targets, *found.inputs):
+        is_target = any(column is target for target in found.targets)
+        name = f"the target {column.name!r}" if is_target else repr(column.name)
+        if column.kind == "text" and not (is_target and options["classes"]):
+            told.append(f"{name} is text ({_counted(len(column.levels), 'different value')})")
         elif column.kind == "date":
             told.append(f"{name} holds dates")
-        elif column.example:
+        elif column.kind != "text" and column.example:
             told.append(f"{name} has values such as {column.example!r}")
-        if missing:
-            told.append(f"{name} has {missing:,} missing values")
-    for column in found.targets:
         if column.missing:
-            told.append(f"the target {column.name!r} is missing in {column.missing:,} rows")
-        if column.kind == "number" and column.example:
-            told.append(f"the target {column.name!r} has values such as {column.example!r}")
-        elif column.kind == "text" and not options["classes"]:
-            told.append(f"the target {column.name!r} is text ({len(column.levels):,} different values)")
+            told.append(f"{name} has {_counted(column.missing, 'missing value')}")
     return told[:_SHOWN] + [f"and {len(told) - _SHOWN} more"] * (len(told) > _SHOWN)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _table(path: Path, options: dict) -> tuple[np.ndarray, np.ndarray, dict]:
@@ -218,14 +216,14 @@ def _table(path: Path, options: dict) -> tuple[np.ndarray, np.ndarray, dict]:
     for goal in found.targets:
         if goal.odd:
             raise UserError(
-                f"{path}: {goal.odd} values of the target {goal.name!r} are not numbers, e.g. "
-                f"{goal.example!r}; correct them, leave them blank to drop their rows, or set "
+                f"{path}: the target {goal.name!r} has {_counted(goal.odd, 'value')} that cannot be read as "
+                f"numbers, e.g. {goal.example!r}; correct them, leave them blank to drop their rows, or set "
                 "dataset.task=multiclass if they are classes"
             )
         if goal.note:
             notes.append(f"target {goal.name}: {goal.note}")
     if not kept.all():
-        notes.append(f"{(~kept).sum():,} of {len(kept):,} rows have no target and are dropped")
+        notes.append(f"dropped {_counted((~kept).sum(), 'row')} of {len(kept):,} without a target")
     facts: dict = {}
     texts = [goal for goal in found.targets if goal.kind == "text"]
     if texts and len(found.targets) > 1:
