@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_CELLS = 50_000_000  # of a table that is held in memory
-FORMATS = ".csv, .tsv, .txt (also .gz or .bz2), .parquet, .feather, .xlsx, .xls or .arff"
+FORMATS = "CSV, Parquet, Feather, Excel or ARFF"
 PARQUET = (".parquet", ".pq")
 FEATHER = (".feather", ".arrow", ".ipc")
 EXCEL = (".xlsx", ".xlsm", ".xls")
