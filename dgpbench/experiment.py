@@ -83,7 +83,7 @@ def run_unit(
             reporter.note(f"evaluating on {split.n_test:,} test rows")
             evaluation = evaluate_model(model, split, cfg, run.seed, reporter.rows)
             metrics = scores(evaluation, model, split, cfg, run.seed)
-        outcome |= _scores(evaluation) | {"metrics": metrics}
+        outcome |= _scores(evaluation, split) | {"metrics": metrics}
         for text in evaluation.notes:
             note(text)
         if not is_trial(cfg):
@@ -148,7 +148,7 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
         note(text)
     given = ("dataset", "model", "inference", "protocol", "split", "seed", "experiment", "config")
     kept = {k: v for k, v in record.items() if k not in ("finished", "schema", "files", *given)}
-    kept |= _scores(evaluation) | {"metrics": metrics, "versions": versions()}
+    kept |= _scores(evaluation, split) | {"metrics": metrics, "versions": versions()}
     results, companions = unit.path.parents[4], _companions(evaluation, model, _transform(cfg, split))
     return write_unit(results, build_record(cfg, **kept), **companions, force=True)
 
@@ -207,7 +207,9 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
         sizes += f", {split.n_classes} classes"
     splits = num_splits(cfg["dataset"], protocol)
     where = f"{split.dataset}, split {cfg['split']} of {splits} ({protocol['name']})"
-    lines = [("data", f"{where}: {sizes}"), *(("beware", trap) for trap in split.traps)]
+    lines = [("data", f"{where}: {sizes}")]
+    lines += [("prepare", text) for text in split.recipe.lines()] if split.recipe else []
+    lines += [("beware", trap) for trap in split.traps]
     about = f": {model.start(split, seed)}" if hasattr(model, "start") else ""
     lines.append(("model", f"{cfg['model']['name']}{about}"))
     if hasattr(model, "start"):
@@ -313,17 +315,18 @@ def _training(trained) -> dict:
     return {"steps_per_second": facts.pop("steps_per_second", None), "training": facts}
 
 
-def _scores(evaluation: Evaluation) -> dict:
+def _scores(evaluation: Evaluation, split: Split) -> dict:
+    recipe = {"prepare": split.recipe.document()} if split.recipe else {}
     return {
         "metrics": evaluation.metrics,
-        "details": evaluation.details,
+        "details": evaluation.details | recipe,
         "predict_seconds": evaluation.predict_seconds,
         "evaluate_seconds": evaluation.seconds,
     }
 
 
 def _transform(cfg: dict, split: Split) -> Transform:
-    return Transform.of(split, input_names(cfg["dataset"]))
+    return Transform.of(split, split.recipe.names if split.recipe else input_names(cfg["dataset"]))
 
 
 def _companions(evaluation: Evaluation, model, transform: Transform) -> dict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ import numpy as np
 
 from dgpbench.api.distribution import Distribution, check_levels, exact_quantiles
 from dgpbench.config.budget import budget_of, planned_steps
+from dgpbench.data.prepare import Recipe
 from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
@@ -139,12 +141,13 @@ class Fitted:
     model: Model
     transform: Transform
     config: dict
+    recipe: Recipe | None = None  # of a run with dataset.prepare=auto
 
     def __repr__(self) -> str:
         names = (str(self.config[part]["name"]) for part in ("model", "dataset"))
         return f"<Fitted {' on '.join(names)}>"
 
-    def predict(self, X: np.ndarray, quantiles: Sequence[float] = LEVELS) -> Prediction:
+    def predict(self, X: np.ndarray | pd.DataFrame, quantiles: Sequence[float] = LEVELS) -> Prediction:
         """Predict y, or class probabilities.
 
         Chunks, seeds and numbers of samples are those of the run's evaluation. At its test rows the
@@ -152,8 +155,10 @@ class Fitted:
 
         Parameters
         ----------
-        X : array of shape (N, D)
-            Inputs in original units.
+        X : ndarray or DataFrame
+            Inputs (N, D) in original units. Columns of a DataFrame go by name. For a run with
+            `dataset.prepare=auto`, a DataFrame has the columns of the user's table, and the recipe of the
+            run prepares them; an array has the prepared inputs (`transform.names`).
         quantiles : sequence of float, default=(0.025, 0.25, 0.5, 0.75, 0.975)
             Levels of the quantiles; ignored for classes.
 
@@ -165,8 +170,17 @@ class Fitted:
         ------
         UserError
             If X has the wrong shape or contains NaN or infinity, or a level is not between 0 and 1.
+
+        Warns
+        -----
+        UserWarning
+            If values are missing, or in a category, in a way that the training rows were not.
         """
         levels = check_levels(np.asarray(quantiles, np.float64))
+        if self.recipe is not None and not isinstance(X, np.ndarray) and hasattr(X, "columns"):
+            X, notes = self.recipe.apply(X)
+            for note in notes:
+                warnings.warn(note, UserWarning, stacklevel=2)
         X = self.transform.inputs(X)
         protocol, seed = evaluation_protocol(self.model, self.config), run_seed(self.config)
         classes = self.transform.classes
@@ -267,7 +281,21 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
     model = create(config)
     values, transform = separate(read.arrays(unit))
     model.load_parameters(values)
-    return Fitted(model, transform or _from_data(unit), config)
+    transform = transform or _from_data(unit)
+    return Fitted(model, transform, config, _recipe(unit, transform))
+
+
+def _recipe(unit: Unit, transform: Transform) -> Recipe | None:
+    """Return the recipe of a run whose table was prepared; UserError if the record has none that fits."""
+    if unit.record["config"]["dataset"].get("prepare", "none") != "auto":
+        return None
+    try:
+        recipe = Recipe.from_document(unit.record["details"].get("prepare"))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{unit.path}: its recipe cannot be used ({error}); run it again") from None
+    if len(recipe.names) != len(transform.x_mean):
+        raise UserError(f"{unit.path}: its recipe does not fit its model; run it again")
+    return recipe
 
 
 class Curve(Reporter):

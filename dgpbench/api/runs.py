@@ -72,6 +72,7 @@ def _html_row(name: str, *values: str) -> str:
 
 def run(
     *overrides: str,
+    data: pd.DataFrame | None = None,
     config_dirs: Sequence[str | Path] = (),
     force: bool = False,
     check: bool = True,
@@ -85,6 +86,10 @@ def run(
     ----------
     *overrides : str
         Settings as on the command line, e.g. ``"model=dgp2"``, ``"dataset=energy"``.
+    data : DataFrame, optional
+        Rows to train and test on, instead of a file. They are stored as Parquet in the folder of datasets,
+        so that the run can be repeated. Set ``"dataset.target=..."``, and ``"dataset.prepare=auto"`` unless
+        all columns are numbers.
     config_dirs : sequence of path, default=()
         Folders with your own configs.
     force : bool, default=False
@@ -101,7 +106,7 @@ def run(
     Raises
     ------
     UserError
-        If a setting is invalid.
+        If a setting or the data are invalid.
     RunFailed
         If the run fails or diverges; its record has the reason.
 
@@ -118,6 +123,8 @@ def run(
     from dgpbench.progress import Reporter
 
     reporter = Reporter(verbosity=-1 if quiet else 0, expects=True)
+    if data is not None:
+        overrides = _with_data(overrides, data)
     cfg = compose(overrides, config_dirs)
     try:
         unit, _ = run_unit(cfg, force=force, reporter=reporter)
@@ -127,6 +134,20 @@ def run(
     if check and found.status != "done":
         raise RunFailed(found)
     return found
+
+
+def _with_data(overrides: Sequence[str], data: pd.DataFrame) -> tuple[str, ...]:
+    """Return the overrides, with the file in which the data are stored now."""
+    from dgpbench.config import compose
+    from dgpbench.data.readers.table import store_frame
+    from dgpbench.errors import UserError
+
+    given = {text.partition("=")[0].lstrip("+"): text.partition("=")[2] for text in overrides}
+    if "dataset.path" in given or given.get("dataset", "csv") != "csv":
+        raise UserError("give either data or another dataset; with data, leave dataset and dataset.path out")
+    paths = compose([text for text in overrides if text.startswith("paths.")])["paths"]
+    path = str(store_frame(data, Path(paths["datasets"]))).replace("\\", "\\\\").replace("'", "\\'")
+    return (*overrides, *(() if "dataset" in given else ("dataset=csv",)), f"dataset.path='{path}'")
 
 
 def sweep(

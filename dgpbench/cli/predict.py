@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dgpbench.cli.arguments import add_results
 from dgpbench.errors import UserError
+from dgpbench.plain_text import visible
 
 LEVELS = "0.025,0.25,0.5,0.75,0.975"
 
@@ -21,10 +22,11 @@ def add_parser(subparsers) -> None:
         description="Predict at the rows of a file with a finished run, in original units and with "
         "the run's scaling. Regression: mean, sd and quantiles, noise included, behind the level of a row "
         "where the run's data have levels; classes: the likeliest and the probability of each. Columns go "
-        "by name where the run's data had names, in any order and with others beside them; else by order.",
+        "by name where the run's data had names, in any order and with others beside them; else by order. "
+        "Rows of a run with dataset.prepare=auto are prepared as its table was.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, or the first digits of its key")
-    parser.add_argument("file", metavar="new.csv", help="inputs: .csv, .csv.gz or .parquet")
+    parser.add_argument("file", metavar="new.csv", help="inputs: CSV, Parquet, Feather, Excel or ARFF")
     parser.add_argument("-o", "--output", metavar="out.csv", help="write here instead of to the screen")
     parser.add_argument(
         "--quantiles", default=LEVELS, metavar="a,b,...", help=f"levels between 0 and 1 (default: {LEVELS})"
@@ -36,10 +38,16 @@ def main(args: argparse.Namespace) -> int:
     levels = _levels(args.quantiles)
     output = _writable(args.output)
     from dgpbench.api.fitted import load
-    from dgpbench.data.new_rows import read_inputs
+    from dgpbench.data.new_rows import read_inputs, read_prepared
 
     fitted = load(args.run, args.results)
-    X = read_inputs(Path(args.file).expanduser(), len(fitted.transform.x_mean), fitted.transform.names)
+    path = Path(args.file).expanduser()
+    if fitted.recipe is None:
+        X = read_inputs(path, len(fitted.transform.x_mean), fitted.transform.names)
+    else:
+        X, notes = read_prepared(path, fitted.recipe)
+        for note in notes:
+            print(f"note: {visible(note)}", file=sys.stderr)
     columns = fitted.predict(X, levels).columns()
     if fitted.config["dataset"].get("level") is not None:  # which fidelity of a row was asked for
         names = fitted.transform.names or ("level",)

@@ -21,7 +21,7 @@ from dgpbench.errors import UserError
 
 NAME = re.compile(r"[\w/@-]+(\.[\w@-]+)*")
 METHOD = ("inference._target_", "inference.name")  # of every method
-CSV = ("dataset.path", "dataset.target")
+CSV = ("dataset.path", "dataset.target", "dataset.prepare")
 FREE = (
     "model.layer_overrides",
     "model.options",
@@ -84,16 +84,19 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple
     cfg = check_fields(cfg)
     settle(cfg, [word.partition("=")[0].lstrip("+") for word in given])
     refusals.check(cfg)
-    lasting = cfg["dataset"]["task"] != "auto"
+    for name in ("results", "datasets"):
+        cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
+    dataset = cfg["dataset"]
+    free = dataset.get("prepare") == "auto" and dataset["task"] == "regression"
+    free = free and not any(word.startswith("dataset.task=") for word in given)
+    lasting = dataset["task"] != "auto" and not free
     if not lasting:
         from dgpbench.data.readers.user_labels import infer_task
 
-        cfg["dataset"]["task"] = infer_task(cfg["dataset"])
+        dataset["task"] = infer_task(dataset, cfg["paths"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
     refusals.check_given(cfg["model"], given)
-    for name in ("results", "datasets"):
-        cfg["paths"][name] = str(Path(cfg["paths"][name]).expanduser())
     return cfg, lasting
 
 

@@ -20,6 +20,7 @@ LATER_DEFAULTS: dict[str, Any] = {
     "dataset.level": None,
     "dataset.train_levels": "all",
     "dataset.label": None,
+    "dataset.prepare": "none",
     "dataset.per_class": None,
     "protocol.evaluate": "test",
     "protocol.latent_samples": 2000,
@@ -83,7 +84,7 @@ LATER_DEFAULTS: dict[str, Any] = {
 
 DATA_FIELDS = (
     *("name", "task", "train_rows", "scaled", "bin_size", "level", "train_levels"),
-    *("label", "per_class"),
+    *("label", "per_class", "prepare"),
 )
 SETTINGS = ("protocol", "model", "inference", "budget")
 LABELS = tuple(f"{section}.name" for section in SETTINGS)

@@ -92,9 +92,19 @@ def _build(recipe: Recipe, name: str, note: Note) -> dict:
         meta = arrays.write_arrays(_bounded(blocks, origin.get("file") or name), recipe.folder)
         _check_expected(meta, recipe.expect, name, origin)
         meta |= {"format": 1, "key": key, "name": name, "origin": origin}
+        if table := origin.get("table"):
+            meta["data_hash"] = _table_hash(meta["data_hash"], table["columns"])
         meta |= {f"{f[0].lower()}_probe": probe_file(recipe.folder / f) for f in ("X.npy", "Y.npy")}
         write_json(recipe.folder / "meta.json", meta)
     return meta
+
+
+def _table_hash(numbers: str, columns: list[dict]) -> str:
+    """Return the hash of a table that is prepared: of its numbers and codes, and of what they mean."""
+    from dgpbench.data.prepare import VERSION
+
+    meaning = [[column[name] for name in ("name", "kind", "levels")] for column in columns]
+    return hashlib.sha256(json.dumps(["dgpbench-table", VERSION, numbers, meaning]).encode()).hexdigest()
 
 
 def _bounded(blocks: Blocks, where: str) -> Blocks:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dgpbench.config.keys import likelihood_settings
@@ -11,8 +13,10 @@ from dgpbench.data import images, levels
 from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, entry_from_config
 from dgpbench.data.labels import check_counts, check_training, code_labels
+from dgpbench.data.prepare import fit
 from dgpbench.data.published import load_published
 from dgpbench.data.published import recipe as published_recipe
+from dgpbench.data.readers.user_file import is_prepared, typed_columns
 from dgpbench.data.scaling import moments, scale, scale_targets
 from dgpbench.data.sources.chain import Note, silent
 from dgpbench.data.split import Split
@@ -49,7 +53,18 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         data = load_data(entry, cfg["paths"], note)
     else:
         data = load_recipe(recipe_for(entry, cfg["paths"], protocol), entry.name, note)
-    valid, count = None, 0
+    valid, count, recipe = None, 0, None
+    prepared = is_prepared(entry)
+    if prepared and rule in ("extrapolate", "cover"):
+        raise UserError(
+            f"protocol={protocol['name']} orders rows by their inputs, which dataset.prepare=auto makes from "
+            "the training rows; use another protocol"
+        )
+    if entry.task in NUMBERS and (labels := data.meta.get("origin", {}).get("classes")):
+        raise UserError(
+            f"{entry.name}: the target is text ({', '.join(labels[:5])}{', ...' * (len(labels) > 5)}) and "
+            f"dataset.task={entry.task} needs numbers; set dataset.task=auto, or another dataset.target"
+        )
     Y, classes = (data.Y, []) if entry.task in NUMBERS else code_labels(entry, data)
     if entry.task == "counts":
         check_counts(entry.name, Y)
@@ -86,9 +101,15 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         train, valid = carve_validation(train, split, protocol["validation"])
     if classes:
         check_training(entry.name, split, Y, classes, train, note)
+    if prepared:
+        recipe = fit(typed_columns(data), train, data.meta["origin"]["table"]["notes"])
+        table = {c.name: c.texts() if c.kind == "text" else c.values for c in typed_columns(data)}
+        data = replace(data, X=recipe.design(table))
     rows, likelihood = (train, test, valid), likelihood_settings(cfg)
     seen = np.concatenate([train, valid]) if is_trial(cfg) else None
-    found = _scaled(entry, data, Y, classes, rows, protocol, likelihood, split, seen)
+    names = recipe.names if recipe else []
+    found = _scaled(entry, data, Y, classes, rows, protocol, likelihood, split, seen, names)
+    found = replace(found, recipe=recipe)
     return found.with_levels(count) if count else found
 
 
@@ -147,10 +168,11 @@ def _scaled(
     likelihood: dict,
     split: int,
     seen: np.ndarray | None,
+    names: list[str],
 ) -> Split:
-    """The Split of the given parts (rows to train, test and validate), with its scaling.
+    """Return the Split of the given parts (rows to train, test and validate), with its scaling.
 
-    `seen` are all the rows that may be looked at; None: no row is hidden.
+    `seen` are all the rows that may be used, None for every row; `names` are those of prepared inputs.
     """
     (train, test, valid), scaling = parts, protocol["scaling"]
     if scaling not in SCALINGS:
@@ -175,7 +197,7 @@ def _scaled(
     y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
     if entry.task == "regression" and not (entry.image and unit):
         y_mean, y_std = scale_targets(Y, scaled_by, scaling, likelihood, seen)
-    traps = [*entry.traps, *_traps_found(entry, data, train, test, constant)]
+    traps = [*entry.traps, *_traps_found(entry, data, train, test, constant, names)]
     if protocol["name"] == "whole":
         traps.append("every row trains: the scores are those of the training rows")
     if protocol.get("row_number") and entry.row_number is not None:
@@ -212,11 +234,13 @@ def _density(entry: Entry):
     return log_density(entry)
 
 
-def _traps_found(entry: Entry, data: Data, train, test, constant: np.ndarray) -> list[str]:
-    """Warnings from a look at the numbers, for data that nobody has described in the catalogue."""
-    found = []
+def _traps_found(
+    entry: Entry, data: Data, train: np.ndarray, test: np.ndarray, constant: np.ndarray, names: list[str]
+) -> list[str]:
+    """Return warnings that the numbers suggest, for data that the catalogue does not describe."""
+    found, called = [], {i: f"{i} ({name})" for i, name in enumerate(names)}
     if constant.any() and not any("constant" in t for t in entry.traps):
-        columns = ", ".join(str(i) for i in np.flatnonzero(constant)[:8])
+        columns = ", ".join(called.get(i, str(i)) for i in np.flatnonzero(constant)[:8])
         found.append(f"input {columns} is constant in the rows used for scaling; it is mapped to zero")
     few = entry.task == "regression" and len(train) <= _INSPECT_VALUES
     if few and (data.Y[train] == data.Y[train[:1]]).all():
@@ -229,9 +253,11 @@ def _traps_found(entry: Entry, data: Data, train, test, constant: np.ndarray) ->
         found.append(f"{values} distinct targets in {len(Y):,} rows: a density model can gain by spikes")
     steps = np.diff(X, axis=0)
     for i in np.flatnonzero((steps == 1).all(axis=0)):
-        found.append(f"input {i} counts the rows: probably a row number (dataset.drop leaves it out)")
+        found.append(
+            f"input {called.get(i, i)} counts the rows: probably a row number (dataset.drop leaves it out)"
+        )
     for i in np.flatnonzero((X == Y[:, :1]).all(axis=0)):
-        found.append(f"input {i} equals the target: the target leaks")
+        found.append(f"input {called.get(i, i)} equals the target: the target leaks")
     seen = {row.tobytes() for row in np.hstack([X, Y])[train]}
     repeats = sum(row.tobytes() in seen for row in np.hstack([X, Y])[test])
     if repeats * 100 >= len(test):

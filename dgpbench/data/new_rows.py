@@ -8,19 +8,43 @@ from pathlib import Path
 import numpy as np
 
 from dgpbench.config.suggest import did_you_mean
+from dgpbench.data.prepare import Recipe
+from dgpbench.data.readers.cells import read_like
+from dgpbench.data.readers.table import FORMATS, is_text, read_table
 from dgpbench.data.readers.text import split_fields, text_chunks
 from dgpbench.data.readers.user_file import first_line, is_number, open_parquet
 from dgpbench.errors import UserError
 
 
 def read_inputs(path: Path, count: int, names: Sequence[str] = ()) -> np.ndarray:
-    """Inputs (N, D) in original units; `count` is D, `names` those of the columns that the model knows."""
+    """Return inputs (N, D) in original units; `count` is D, `names` are the columns that the model knows."""
+    _check_file(path)
+    read = _parquet if path.suffix == ".parquet" else _text if is_text(path) else _table
+    return read(path, count, names)
+
+
+def read_prepared(path: Path, recipe: Recipe) -> tuple[np.ndarray, list[str]]:
+    """Return the rows of a file as a run with `dataset.prepare=auto` prepares them, with notes.
+
+    A file without names has the inputs of the training file in their order.
+    """
+    _check_file(path)
+    names = [column.name for column in recipe.columns]
+    table = read_table(path, wanted=names)
+    if table.frame.empty:
+        raise UserError(f"{path} has a header and no rows; give one row of inputs per prediction")
+    if not table.named and table.frame.shape[1] == len(names):
+        table.frame.columns = names
+    X, notes = recipe.apply(table.frame, str(path))
+    return X, [table.note, *notes] if table.note else notes
+
+
+def _check_file(path: Path) -> None:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "no such file"
-        raise UserError(f"{path}: {what}; give a file with the inputs (.csv, .csv.gz or .parquet)")
+        raise UserError(f"{path}: {what}; give a file with the inputs ({FORMATS})")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty; give one row of inputs per prediction")
-    return _parquet(path, count, names) if path.suffix == ".parquet" else _text(path, count, names)
 
 
 def positions(
@@ -62,3 +86,17 @@ def _parquet(path: Path, count: int, names: Sequence[str]) -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: the inputs must be numbers ({error})") from None
     return np.stack(columns, axis=1)
+
+
+def _table(path: Path, count: int, names: Sequence[str]) -> np.ndarray:
+    table = read_table(path, wanted=names)
+    header = list(table.frame.columns)
+    wanted = positions(path, count, names, header if table.named else None, len(header))
+    found = [read_like(table.frame.iloc[:, i], "number", "point") for i in wanted]
+    for i, values in zip(wanted, found, strict=True):
+        if np.isnan(values).any():
+            row = int(np.flatnonzero(np.isnan(values))[0])
+            raise UserError(
+                f"{path}: column {header[i]!r} of row {row} is no number; correct or remove the row"
+            )
+    return np.stack(found, axis=1)

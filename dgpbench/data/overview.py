@@ -136,7 +136,7 @@ def fetch(
     for entry in entries:
         try:
             if entry.kind == "csv":
-                raise UserError("dataset csv is your own file: there is nothing to fetch")
+                raise UserError(f"{entry.name} is read from your own files: there is nothing to fetch")
             from dgpbench.data.cache import load_data
 
             data = load_data(entry, paths, note)

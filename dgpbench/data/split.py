@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from dgpbench.data.prepare import Recipe
 
 
 @dataclass
@@ -37,6 +41,7 @@ class Split:
     bin_size: float = 1.0  # length or area over which a row counts, where the task is counts
     levels: int = 0  # fidelities, where the last input is the level of a row (data/levels.py)
     image: tuple[int, int] | None = None  # rows and columns, where the outputs are pixels (data/images.py)
+    recipe: Recipe | None = None  # how the inputs were made of a user's table (data/prepare.py)
 
     @classmethod
     def from_arrays(

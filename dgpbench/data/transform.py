@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dgpbench.data.split import Split
 from dgpbench.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PREFIX = "scaling/"  # of these arrays' names among the parameters
 
@@ -32,9 +36,13 @@ class Transform:
     def outputs(self) -> int:
         return len(self.y_mean)
 
-    def inputs(self, X: np.ndarray) -> np.ndarray:
-        """X (N, D) in original units, scaled; UserError where it does not fit."""
-        X = np.asarray(X, np.float64)
+    def inputs(self, X: np.ndarray | pd.DataFrame) -> np.ndarray:
+        """Return inputs (N, D), given in original units, scaled; UserError where they do not fit."""
+        if isinstance(X, np.ndarray) or not hasattr(X, "columns"):
+            X = np.asarray(X, np.float64)
+        else:  # a DataFrame: by name, where all names are known
+            known = bool(self.names) and set(self.names) <= set(X.columns)
+            X = np.asarray(X[list(self.names)] if known else X, np.float64)
         X = X[:, None] if X.ndim == 1 and len(self.x_mean) == 1 else X
         if X.ndim != 2 or X.shape[1] != len(self.x_mean):
             raise UserError(f"inputs have shape {X.shape}; this model takes (N, {len(self.x_mean)})")

@@ -126,11 +126,20 @@ def _is_amount(value: Any) -> bool:
     return value is None or (is_number(value) and value >= 0)
 
 
+def _is_recipe(value: Any) -> bool:
+    from dgpbench.data.prepare import Recipe
+
+    try:
+        return bool(Recipe.from_document(value))
+    except (ValueError, TypeError):
+        return False
+
+
 KNOWN: dict[str, dict[str, Callable[[Any], bool]]] = {
     "training": {
         **dict.fromkeys(("seconds", "cpu_seconds", "steps"), _is_amount),
         "trace": _is_trace,
         "resumed_from": lambda v: isinstance(v, list) and all(type(step) is int for step in v),
     },
-    "details": {"pit_histogram": _numbers, "reliability": _is_reliability},
+    "details": {"pit_histogram": _numbers, "reliability": _is_reliability, "prepare": _is_recipe},
 }

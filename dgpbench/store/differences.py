@@ -23,9 +23,11 @@ BY_STEPS = (  # settings that follow from budget.steps unless they are given
 
 
 def dataset_label(record: dict) -> str:
-    """The dataset's name; a file of the user's own goes by its file name."""
-    path = record["config"].get("dataset", {}).get("path")
-    return Path(path).name if record["dataset"] == "csv" and isinstance(path, str) else record["dataset"]
+    """Return the dataset's name: of a user's own file its file name, of OpenML's datasets with the number."""
+    dataset, name = record["config"].get("dataset", {}), record["dataset"]
+    if name == "csv" and isinstance(path := dataset.get("path"), str):
+        return Path(path).name
+    return f"openml {dataset['id']}" if name == "openml" and type(dataset.get("id")) is int else name
 
 
 def differences(record: dict, config_dirs: Sequence[str] = ()) -> list[str]:

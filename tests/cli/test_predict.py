@@ -102,3 +102,88 @@ def test_bad_files_are_one_line(run, capsys, tmp_path, text, options, words):
     assert cli.main(["predict", run.key[:8], "new.csv", *options]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and words in error
+
+
+@pytest.fixture
+def rents(tmp_path, monkeypatch):
+    """A table that needs preparation, and a run on it."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DGPBENCH_RESULTS", "DGPBENCH_DATASETS", "DGPBENCH_MIRROR"):
+        monkeypatch.delenv(name, raising=False)
+    rng = np.random.default_rng(0)
+    towns = rng.choice(["Ulm", "Bonn", "Kiel"], 40)
+    lines = [f"a{i};{town};{'?' if i % 9 == 0 else i % 6};{i * 10}.000 €" for i, town in enumerate(towns)]
+    (tmp_path / "rents.csv").write_text("\n".join(["flat;town;rooms;rent", *lines]), encoding="utf-8")
+    words = ("dataset=csv", "dataset.path=rents.csv", "dataset.target=rent", "dataset.prepare=auto")
+    return dgpbench.run(*words, "model=linear")
+
+
+def test_new_rows_of_a_prepared_table(rents, capsys, tmp_path):
+    import pandas as pd
+
+    assert cli.main(["predict", rents.key[:8], "rents.csv"]) == 0
+    found = table(capsys.readouterr().out)
+    frame = pd.read_csv("rents.csv", sep=";")
+    fitted = dgpbench.load(rents)
+    np.testing.assert_allclose(found["mean"], fitted.predict(frame).mean, rtol=1e-9)
+    test = np.random.RandomState(0).permutation(40)[36:]  # the rule of the splits
+    recorded = pd.read_parquet(rents.folder / "predictions.parquet").sort_values("row")
+    np.testing.assert_array_equal(recorded["row"], np.sort(test))
+    np.testing.assert_allclose(found["mean"][np.sort(test)], recorded["mean"], rtol=1e-9)
+    (tmp_path / "new.csv").write_text("rooms,town\n2,Ulm\n,Rome\n")
+    assert cli.main(["predict", rents.key[:8], "new.csv"]) == 0
+    out = capsys.readouterr()
+    assert out.err == "note: town: 1 of 2 rows have a category that no training row has, e.g. 'Rome'\n"
+    assert len(table(out.out)["mean"]) == 2
+    with pytest.warns(UserWarning, match="1 of 2 rows have a category"):
+        fitted.predict(pd.DataFrame({"rooms": [2, None], "town": ["Ulm", "Rome"]}))
+    (tmp_path / "bad.csv").write_text("rooms,city\n2,Ulm\n")
+    assert cli.main(["predict", rents.key[:8], "bad.csv"]) == 2
+    assert "bad.csv has no column 'town', an input of this run" in capsys.readouterr().err
+
+
+def test_a_record_with_a_recipe_of_another_kind_predicts_nothing(rents, capsys):
+    import json
+
+    from dgpbench.store.schema import validate_record
+
+    record = json.loads((rents.folder / "record.json").read_text())
+    del record["checksum"]
+    validate_record(record)
+    steps = record["details"]["prepare"]
+    assert [step["use"] for step in steps["columns"]] == ["dropped", "one_hot", "number"]
+    record["details"]["prepare"] = steps | {"columns": [step | {"use": "eval"} for step in steps["columns"]]}
+    with pytest.raises(ValueError, match="details.prepare"):
+        validate_record(record)
+    rents.record["details"]["prepare"] = steps | {"columns": steps["columns"][:2]}  # one input fewer
+    with pytest.raises(dgpbench.UserError, match="its recipe does not fit its model"):
+        dgpbench.load(rents)
+    del rents.record["details"]["prepare"]
+    with pytest.raises(dgpbench.UserError, match="its recipe cannot be used"):
+        dgpbench.load(rents)
+
+
+def test_columns_of_a_frame_go_by_name(run):
+    import pandas as pd
+
+    new = regression(5, seed=3)
+    X = np.stack([new[name] for name in "abc"], 1)
+    fitted = dgpbench.load(run)
+    by_name = fitted.predict(pd.DataFrame({name: new[name] for name in ("c", "y", "a", "b")}))
+    np.testing.assert_array_equal(by_name.mean, fitted.predict(X).mean)
+
+
+def test_the_plan_lists_every_column_and_the_key_has_the_recipe(rents, capsys):
+    from dgpbench.config.keys import run_key, settings
+
+    words = ["dataset=csv", "dataset.path=rents.csv", "dataset.target=rent", "model=linear"]
+    assert cli.main(["run", *words, "dataset.prepare=auto", "--force"]) == 0
+    plan = capsys.readouterr().err
+    for text in ("flat: dropped", "town: one-hot, 3 categories", "rooms: number; missing values become"):
+        assert f"prepare  {text}" in plan
+    config = rents.config
+    assert settings(config)["dataset.prepare"] == "auto"
+    assert rents.key == run_key(config, rents.record["data_hash"])
+    without = config | {"dataset": config["dataset"] | {"prepare": "none"}}
+    older = config | {"dataset": {k: v for k, v in config["dataset"].items() if k != "prepare"}}
+    assert run_key(without, "0" * 64) == run_key(older, "0" * 64) != run_key(config, "0" * 64)

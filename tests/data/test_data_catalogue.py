@@ -20,7 +20,17 @@ slice 53500 385; keggundirected 63608 27; 3droad 434874 3; song 515345 90; buzz 
 nytaxi 1420068 8; houseelectric 2049280 11"""
 UNKNOWN_HASH = {"slice", "3droad", "song", "buzz", "nytaxi", "houseelectric", "rectangles_images", "higgs",
                 "susy", "airline", "nytaxi_manhattan", "omniglot_images"}  # fmt: skip
-OTHERS = {"snelson1d", "csv", "dgp_letters", "bimodal", "heteroscedastic", "step", "arm8", "arm8_rows"}
+OTHERS = {
+    "snelson1d",
+    "csv",
+    "openml",
+    "dgp_letters",
+    "bimodal",
+    "heteroscedastic",
+    "step",
+    "arm8",
+    "arm8_rows",
+}
 OTHERS |= {"airline", "city", "nytaxi_manhattan", "sine", "identity", "waves", "shifted_sincs"}
 OTHERS |= {"digits_images", "mnist_images", "omniglot_images", "strokes_images"}
 OTHERS |= {"mf_sine", "mf_branin", "mf_currin", "mf_park", "mf_borehole"}

@@ -21,27 +21,40 @@ def folder(tmp_path_factory):
     np.savetxt(place / "houses.csv", table, fmt="%.6f", delimiter=",", header=header, comments="")
     docs_page.write(PAGE, place)
     shown = [docs_page.run(arguments, place) for arguments in docs_page.commands(PAGE)]
-    assert "houses" in shown[2]
+    assert "houses" in shown[3]
     return place
 
 
 def test_both_ways_have_the_same_numbers(folder):
-    by_path, by_name, _ = docs_page.records(folder)
+    by_path, _, by_name, _ = docs_page.records(folder)
     assert (by_path["dataset"], by_name["dataset"]) == ("csv", "houses")
     assert by_path["metrics"] == by_name["metrics"]
     assert by_path["data_hash"] == by_name["data_hash"] and by_path["key"] != by_name["key"]
     assert by_name["sizes"] == {"n_train": 54, "n_test": 6, "inputs": 3, "outputs": 1}
 
 
+def test_the_table_that_is_prepared(folder):
+    record = docs_page.records(folder)[1]
+    assert record["sizes"] == {"n_train": 7, "n_test": 1, "inputs": 9, "outputs": 1}
+    used = {column["name"]: column["use"] for column in record["details"]["prepare"]["columns"]}
+    assert used == {
+        "flat": "dropped",
+        "town": "one_hot",
+        "area": "number",
+        "let since": "date",
+        "garden": "number",
+    }
+
+
 def test_a_set_of_a_catalogue(folder):
-    record = docs_page.records(folder)[2]
+    record = docs_page.records(folder)[3]
     assert record["dataset"] == "bonn" and record["sizes"]["inputs"] == 2  # area and rooms
     assert record["config"]["dataset"]["title"] == "House prices in bonn, 2002"
 
 
 def test_record_equals_direct_computation(folder):
     """Ridge regression in closed form, with the record's own alpha and beta."""
-    record = docs_page.records(folder)[1]
+    record = docs_page.records(folder)[2]
     table = np.loadtxt(folder / "houses.csv", delimiter=",", skiprows=1)[:, 1:]
     order = np.arange(60)
     np.random.RandomState(0).shuffle(order)

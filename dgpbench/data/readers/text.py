@@ -25,12 +25,16 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 csv.field_size_limit(MAX_LINE)
 
 
+class NotANumber(UserError):
+    """A value of a readable table that is missing or no finite number."""
+
+
 @contextmanager
-def open_text(path: Path) -> Iterator[IO[str]]:
-    """Plain, .gz or .bz2 text; what cannot be decoded or unpacked is the user's to know, in one line."""
+def open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
+    """Open plain, .gz or .bz2 text; UserError if it cannot be decoded or unpacked."""
     opener = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline=None) as file:
+        with opener(path, "rt", encoding=encoding, newline=None) as file:
             yield file
     except csv.Error as error:
         raise UserError(f"{path}: no table that can be read ({error}); save it as plain CSV") from error
@@ -145,13 +149,13 @@ def to_number(text: str, path: Path, line: int, column: int, names: Sequence[str
         what = "is empty" if not text.strip() else f"is {text.strip()[:40]!r}, not a number"
         if DECIMAL_COMMA.fullmatch(text.strip()):
             point = text.strip().replace(",", ".")
-            raise UserError(f"{where} {what}: decimals are written with a point, {point}") from None
-        raise UserError(
+            raise NotANumber(f"{where} {what}: decimals are written with a point, {point}") from None
+        raise NotANumber(
             f"{where} {what}; only numbers are allowed: encode, fill or drop such values "
             "(dataset.drop leaves whole columns out)"
         ) from error
     if not math.isfinite(value):
-        raise UserError(
+        raise NotANumber(
             f"{where} is {text.strip()}; NaN and infinite values are not allowed: fill or drop them"
         )
     return value

@@ -1,4 +1,8 @@
-"""The user's own file: .csv, .csv.gz or .parquet, streamed into the parsed cache."""
+"""Users' own files in the parsed cache.
+
+Numbers in .csv and .parquet are streamed. Every other format, and every file under `dataset.prepare=auto`, is
+read as a table of typed columns.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +14,67 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dgpbench.config.schema import NUMBERS
-from dgpbench.data.cache import Blocks, Recipe, key_of
+from dgpbench.data.cache import Blocks, Data, Recipe, key_of
 from dgpbench.data.catalogue import Entry, entry_from_config
-from dgpbench.data.readers.text import DECIMAL_COMMA, bounded_lines, open_text, split_fields, text_chunks
+from dgpbench.data.prepare import VERSION
+from dgpbench.data.readers.cells import Typed, read_columns, read_texts
+from dgpbench.data.readers.openml import cached
+from dgpbench.data.readers.table import FORMATS, is_text, read_table
+from dgpbench.data.readers.text import (
+    DECIMAL_COMMA,
+    NotANumber,
+    bounded_lines,
+    open_text,
+    split_fields,
+    text_chunks,
+)
 from dgpbench.data.sources.chain import Note
 from dgpbench.errors import UserError
 
 _BATCH_VALUES = 1 << 18
-SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")
+PREPARE = ("none", "auto")
+_SHOWN = 12  # columns with problems that an error names
 
 
 def recipe(entry: Entry, paths: dict) -> Recipe:
-    """The cache is keyed by path, reading options, size and modification time of the file."""
+    """Return the recipe of the cache, keyed by path, reading options, size and modification time."""
     path, options = file_of(entry)
     stat, place = path.stat(), key_of([str(path.resolve()), options])
     key = key_of([str(path.resolve()), options, stat.st_size, stat.st_mtime_ns])
     stem = re.sub(r"[^A-Za-z0-9_-]+", "_", path.name.split(".")[0])[:40]
 
     def make(note: Note) -> tuple[Blocks, str, dict]:
-        read = _parquet if path.suffix == ".parquet" else _text
         origin: dict = {"stage": "own file", "file": str(path)}
-        codes = None
-        if options["classes"]:
-            from dgpbench.data.readers.user_labels import read_codes
-
-            codes, origin["classes"] = read_codes(path, options)
-        return read(path, options, codes), key, origin
+        if not is_streamed(path, options):
+            X, Y, more = _table(path, options)
+            return iter([(X, Y)]), key, origin | more
+        return _streamed(path, options, origin), key, origin
 
     return Recipe(Path(paths["datasets"]) / entry.name / f"{stem}-{place[:8]}", frozenset([key]), make, {})
 
 
+def is_prepared(entry: Entry) -> bool:
+    """Whether an entry's columns are prepared by the training rows of each split."""
+    chosen = entry.settings.get("prepare") or "none"
+    if chosen not in PREPARE:
+        raise UserError(f"dataset.prepare={chosen!r} is not allowed; choose none or auto")
+    if chosen == "auto" and entry.kind != "csv":
+        raise UserError(f"dataset.prepare=auto is for files of your own; remove it for {entry.name}")
+    if chosen == "auto" and entry.level is not None:
+        raise UserError("dataset.prepare=auto does not support dataset.level; prepare such a file yourself")
+    return chosen == "auto"
+
+
+def is_streamed(path: Path, options: dict) -> bool:
+    """Whether a file is read as numbers block by block."""
+    if "prepare" in options or "format" in options:
+        return False
+    return path.suffix == ".parquet" or is_text(path)
+
+
 def file_of(entry: Entry) -> tuple[Path, dict]:
-    """The user's file and how to read it."""
+    """Return the user's file and how to read it."""
+    prepared = is_prepared(entry)
     options = {
         "target": entry.target,
         "header": entry.settings.get("header", "auto"),
@@ -50,7 +83,20 @@ def file_of(entry: Entry) -> tuple[Path, dict]:
     }
     if entry.level is not None:
         options["level"] = entry.level
-    return _existing(entry), options
+    if prepared:
+        options["prepare"] = VERSION
+    if "id" not in entry.settings:
+        return _existing(entry), options
+    found = cached(entry.settings["id"])
+    if found.path.suffix != ".pq":
+        options["format"] = ".arff"
+    if options["target"] is None:
+        if not found.targets:
+            raise UserError(f"OpenML dataset {entry.settings['id']} names no target; set dataset.target")
+        options["target"] = list(found.targets) if len(found.targets) > 1 else found.targets[0]
+    goals = options["target"] if isinstance(options["target"], list) else [options["target"]]
+    options["drop"] += [name for name in found.ignored if name not in goals]
+    return found.path, options
 
 
 def input_names(dataset: dict) -> tuple[str, ...]:
@@ -59,7 +105,11 @@ def input_names(dataset: dict) -> tuple[str, ...]:
     if entry.kind != "csv":
         return ()
     path, options = file_of(entry)
-    if path.suffix == ".parquet":
+    if not is_streamed(path, options):
+        table = read_table(path, options["header"], _wanted(options), options.get("format"))
+        names = list(table.frame.columns) if table.named else None
+        inputs, _ = columns(table.frame.shape[1], names, options, path)
+    elif path.suffix == ".parquet":
         with open_parquet(path) as file:
             names = file.schema_arrow.names
         inputs, _ = columns(len(names), names, options, path)
@@ -76,15 +126,126 @@ def _existing(entry: Entry) -> Path:
             "dataset.path is not set; name your file: dataset=csv dataset.path=my.csv dataset.target=price"
         )
     path = Path(str(given)).expanduser()
-    if path.suffix.lower() in SHEETS:
-        raise UserError(f"dataset.path={path} is a spreadsheet; save it as CSV with decimal points")
     if path.is_dir():
-        raise UserError(f"dataset.path={path} is a folder; give a file (.csv, .csv.gz or .parquet)")
+        raise UserError(f"dataset.path={path} is a folder; give a file ({FORMATS})")
     if not path.is_file():
         raise UserError(f"dataset.path={path}: no such file (looked in {Path.cwd()}); check the path")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty; at least 5 rows of numbers are needed")
     return path
+
+
+def _streamed(path: Path, options: dict, origin: dict) -> Blocks:
+    """Yield blocks of a file of numbers; an error about one value tells of all others too."""
+    try:
+        codes = None
+        if options["classes"]:
+            from dgpbench.data.readers.user_labels import read_codes
+
+            codes, origin["classes"] = read_codes(path, options)
+        yield from (_parquet if path.suffix == ".parquet" else _text)(path, options, codes)
+    except NotANumber as error:
+        raise UserError(f"{error}{_all_problems(path, options)}") from None
+
+
+def _all_problems(path: Path, options: dict) -> str:
+    try:
+        problems = _problems(_typed(path, options), options)
+    except UserError:
+        problems = []  # no table at all: the error says so
+    told = f". All problems: {'; '.join(problems)}" if problems else ""
+    return f"{told}. dataset.prepare=auto encodes text and dates and fills missing values"
+
+
+def _wanted(options: dict) -> list:
+    target = options["target"]
+    return [*(target if isinstance(target, list) else [target]), *options["drop"]]
+
+
+class _Columns(NamedTuple):
+    inputs: list[Typed]
+    targets: list[Typed]
+    notes: list[str]
+
+
+def _typed(path: Path, options: dict) -> _Columns:
+    """Return the columns of a table with their kinds; targets that are no numbers are text."""
+    table = read_table(path, options["header"], _wanted(options), options.get("format"))
+    names = list(table.frame.columns) if table.named else None
+    inputs, targets = columns(table.frame.shape[1], names, options, path)
+    typed = read_columns(table.frame.iloc[:, [*inputs, *targets]], table.delimiter)
+    found, goals = typed[: len(inputs)], typed[len(inputs) :]
+    for i, (goal, position) in enumerate(zip(goals, targets, strict=True)):
+        if goal.kind != "number" or (goal.odd and options["classes"]):
+            goals[i] = read_texts(table.frame.iloc[:, position])
+    return _Columns(found, goals, [table.note] if table.note else [])
+
+
+def _problems(found: _Columns, options: dict) -> list[str]:
+    """Return what keeps a table from being used as numbers, one text for each problem of a column."""
+    told = []
+    for column in (*found.targets, *found.inputs):
+        is_target = any(column is target for target in found.targets)
+        name = f"the target {column.name!r}" if is_target else repr(column.name)
+        if column.kind == "text" and not (is_target and options["classes"]):
+            told.append(f"{name} is text ({_counted(len(column.levels), 'different value')})")
+        elif column.kind == "date":
+            told.append(f"{name} holds dates")
+        elif column.kind != "text" and column.example:
+            told.append(f"{name} has values such as {column.example!r}")
+        if column.missing:
+            told.append(f"{name} has {_counted(column.missing, 'missing value')}")
+    return told[:_SHOWN] + [f"and {len(told) - _SHOWN} more"] * (len(told) > _SHOWN)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def _table(path: Path, options: dict) -> tuple[np.ndarray, np.ndarray, dict]:
+    """Return columns (N, D), targets (N, P) and facts of a table; NaN and codes of texts need a recipe."""
+    found = _typed(path, options)
+    if "prepare" not in options and (problems := _problems(found, options)):
+        raise UserError(
+            f"{path} cannot be used as numbers: {'; '.join(problems)}; add dataset.prepare=auto, which "
+            "encodes text and dates and fills missing values"
+        )
+    X = np.column_stack([column.values for column in found.inputs])
+    Y = np.column_stack([column.values for column in found.targets])
+    kept, notes = ~np.isnan(Y).any(axis=1), list(found.notes)
+    for goal in found.targets:
+        if goal.odd:
+            raise UserError(
+                f"{path}: the target {goal.name!r} has {_counted(goal.odd, 'value')} that cannot be read as "
+                f"numbers, e.g. {goal.example!r}; correct them, leave them blank to drop their rows, or set "
+                "dataset.task=multiclass if they are classes"
+            )
+        if goal.note:
+            notes.append(f"target {goal.name}: {goal.note}")
+    if not kept.all():
+        notes.append(f"dropped {_counted((~kept).sum(), 'row')} of {len(kept):,} without a target")
+    facts: dict = {}
+    texts = [goal for goal in found.targets if goal.kind == "text"]
+    if texts and len(found.targets) > 1:
+        raise UserError(f"{path}: the target {texts[0].name!r} is text; several targets must be numbers")
+    if texts:
+        present, codes = np.unique(Y[kept, 0], return_inverse=True)
+        facts["classes"] = [texts[0].levels[int(code)] for code in present]
+        Y[kept, 0] = codes
+    if "prepare" in options:
+        known = [{"name": c.name, "kind": c.kind, "style": c.style, "levels": list(c.levels), "note": c.note}
+                 for c in found.inputs]  # fmt: skip
+        facts["table"] = {"columns": known, "notes": notes}
+    return X[kept], Y[kept], facts
+
+
+def typed_columns(data: Data) -> list[Typed]:
+    """Return the input columns of a table in the cache."""
+    known = data.meta["origin"]["table"]["columns"]
+    return [
+        Typed(c["name"], c["kind"], c["style"], data.X[:, i], tuple(c["levels"]), c["note"])
+        for i, c in enumerate(known)
+    ]
 
 
 def _text(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
@@ -195,7 +356,7 @@ def columns(
 
 def _position(column: Any, count: int, names: Sequence[str] | None, path: Path, setting: str) -> int:
     if names and str(column) in names:
-        if list(names).count(str(column)) > 1:
+        if list(names).count(str(column)) > 1 or f"{column} (2)" in names:
             raise UserError(f"{path}: two columns are called {column!r}; give {setting} as a number from 0")
         return list(names).index(str(column))
     try:
@@ -237,7 +398,7 @@ def _parquet(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
         for name in wanted:
             kind = file.schema_arrow.field(name).type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-                raise UserError(
+                raise NotANumber(
                     f"{path}, column {name!r} holds {kind}, not numbers; encode it, or leave it out with "
                     "dataset.drop"
                 )
@@ -248,7 +409,7 @@ def _parquet(path: Path, options: dict, codes: np.ndarray | None) -> Blocks:
                 block[:, j] = batch.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
             if not np.isfinite(block).all():
                 i, j = np.argwhere(~np.isfinite(block))[0]
-                raise UserError(
+                raise NotANumber(
                     f"{path}, row {row + i}, column {wanted[j]!r} is missing, NaN or infinite; fill or "
                     "drop such rows"
                 )

@@ -7,10 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
+from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import entry_from_config
 from dgpbench.data.labels import AUTO_CLASSES, refuse_broken, task_of
-from dgpbench.data.readers.text import check_width, open_text, split_fields
-from dgpbench.data.readers.user_file import columns, file_of, is_number, layout, open_parquet
+from dgpbench.data.readers.text import NotANumber, check_width, open_text, split_fields
+from dgpbench.data.readers.user_file import (
+    columns,
+    file_of,
+    is_number,
+    is_streamed,
+    layout,
+    open_parquet,
+)
 from dgpbench.errors import UserError
 
 MISSING = ("", "nan", "na", "null")
@@ -29,16 +37,27 @@ def read_codes(path: Path, options: dict) -> tuple[np.ndarray, list[str]]:
     return np.array([[code[label]] for label in labels]), classes
 
 
-def infer_task(dataset: dict) -> str:
-    """The task that dataset.task=auto means: classes where the target is text, or whole numbers with at most
-    twenty different values that repeat; else regression."""
+def infer_task(dataset: dict, paths: dict) -> str:
+    """Return the task that the target's values suggest.
+
+    Text is classes. So are whole numbers with at most twenty different values that repeat, but only under
+    `dataset.task=auto`.
+    """
     entry = entry_from_config({**dataset, "task": "multiclass"})
     if entry.kind != "csv":
         known = entry_from_config({k: v for k, v in dataset.items() if k != "task"}).task
         raise UserError(f"dataset.task=auto is for a file of your own; {entry.name} is {known}: leave it out")
     if isinstance(entry.target, list) and len(entry.target) > 1:
         return "regression"
-    labels = read_labels(*file_of(entry))
+    if is_streamed(*file_of(entry)):
+        labels = read_labels(*file_of(entry))
+    else:
+        data = load_data(entry_from_config({**dataset, "task": "regression"}), paths)
+        if names := data.meta["origin"].get("classes"):
+            return task_of(len(names))
+        if dataset["task"] != "auto":
+            return "regression"
+        labels = [repr(float(value)) for value in data.Y[:, 0]]
     distinct = set(labels)
     if all(is_number(label) for label in distinct):
         distinct = {float(label) for label in distinct}
@@ -85,5 +104,5 @@ def _only(targets: list[int], path: Path) -> int:
 
 def _present(label: str, where: str) -> str:
     if label.strip().lower() in MISSING:
-        raise UserError(f"{where} has no label; every row needs one: fill or drop such rows")
+        raise NotANumber(f"{where} has no label; every row needs one: fill or drop such rows")
     return label.strip()

@@ -172,7 +172,7 @@ def _begun(question: Question, by_data: dict[str, list[Unit]]) -> list[str]:
     configs = {column: question.config(None, column) for column in question.columns}
     folders = config_folders(question.config_dirs)
     found = []
-    for name in sorted(set(by_data) & set(options("dataset", folders)) - {"csv"}):
+    for name in sorted(set(by_data) & set(options("dataset", folders)) - {"csv", "openml"}):
         chosen = by_data[name][0].record["config"]["dataset"]
         known = later_defaults("dataset") | {k: v for k, v in chosen.items() if k in DATA_FIELDS}
         with_data = {column: config | {"dataset": known} for column, config in configs.items()}
@@ -219,10 +219,10 @@ def _keys(
 
 
 def _same_file(record: dict, config: dict) -> bool:
-    """Whether a record of the user's own file is of the file that the config names."""
-    if record["dataset"] != "csv":
+    """Return whether a record of a user's own file or of OpenML is of the data that the config names."""
+    if record["dataset"] not in ("csv", "openml"):
         return True
-    named = {"dataset": "csv", "config": config}
+    named = {"dataset": config["dataset"]["name"], "config": config}
     return dataset_label(record) == dataset_label(named)
 
 
