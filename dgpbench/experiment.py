@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 
+from dgpbench.adapters.trackers import Tracking, check_tracker
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.budget import budget_of, budget_text, planned_steps
 from dgpbench.config.protocol import is_trial, num_splits
@@ -47,6 +48,7 @@ def run_unit(
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
     refuse(cfg)
+    check_tracker(cfg)
     split = load_split(cfg, note)
     if is_trial(cfg):
         split = split.on_validation()
@@ -65,7 +67,26 @@ def run_unit(
         run.forget()
     facts = _facts(cfg, split, model, key)
     reporter.plan(plan_lines(cfg, split, model, run.seed))
+    with Tracking(cfg, note) as tracking:
+        tracking.start(key, run.folder)
+        run.log = tracking.log
+        unit = _trained(cfg, split, model, run, facts, notes, force, stopped)
+        tracking.finish(unit.record["status"], unit.record["metrics"], unit.record["files"])
+    return unit, False
 
+
+def _trained(
+    cfg: dict,
+    split: Split,
+    model,
+    run: RunContext,
+    facts: dict,
+    notes: list[str],
+    force: bool,
+    stopped: Callable[[], Interrupted | None],
+) -> Unit:
+    """Train and evaluate a model and store the record, of whatever kind; return its unit."""
+    note, reporter = run.note, run.reporter
     forget_peak_memory()
     began = time.perf_counter()
     outcome, companions = {"status": "done"}, {}
@@ -100,7 +121,7 @@ def run_unit(
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":
         run.forget()
-    return unit, False
+    return unit
 
 
 @contextmanager
@@ -244,7 +265,6 @@ def _context(cfg: dict, key: str, rows: int, note, reporter) -> RunContext:
         note=note,
         block_seconds=engine["block_seconds"],
         checkpoint_seconds=engine["checkpoint_seconds"],
-        tensorboard=engine["tensorboard"],
     )
 
 
