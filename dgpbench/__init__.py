@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dgpbench.api.frame import results
     from dgpbench.api.runs import Run, run, sweep
     from dgpbench.errors import RunFailed, UserError
+    from dgpbench.store.model_files import ModelFile
     from dgpbench.tuning.study import Study, tune
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ _HOME = {
     "Classifier": "api.estimators",
     "Compared": "api.comparisons",
     "Fitted": "api.fitted",
+    "ModelFile": "store.model_files",
     "Prediction": "api.fitted",
     "Regressor": "api.estimators",
     "Run": "api.runs",
@@ -50,6 +52,7 @@ __all__ = [
     "Classifier",
     "Compared",
     "Fitted",
+    "ModelFile",
     "Prediction",
     "Regressor",
     "Run",

@@ -22,6 +22,7 @@ from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform
 from dgpbench.errors import UserError
 from dgpbench.models.base import check_task, create
+from dgpbench.store.model_files import split_parameters, unpack
 
 
 class _Estimator(BaseEstimator):
@@ -47,7 +48,8 @@ class _Estimator(BaseEstimator):
         split = Split.from_arrays(*scaled, task=task, n_classes=len(classes))
         check_task(create(cfg), self.model, split)
         fitted = train(cfg, split, self.notes_.append)
-        self.parameters_ = {name: np.asarray(value) for name, value in fitted.parameters().items()}
+        values, self.model_file_ = split_parameters(fitted.parameters())
+        self.parameters_ = {name: np.asarray(value) for name, value in values.items()}
         self._model = fitted
 
     def distribution(self, X: Any, quantiles: Sequence[float] = LEVELS) -> Prediction:
@@ -58,12 +60,13 @@ class _Estimator(BaseEstimator):
 
     def _fitted_model(self):
         if getattr(self, "_model", None) is None:
-            if not self.parameters_:
+            if not self.parameters_ and not self.model_file_:
                 raise UserError(
                     f"model={self.model} keeps no parameters: it cannot be copied to another process"
                 )
             self._model = create(self.config_)
-            self._model.load_parameters(self.parameters_)
+            file = self.model_file_  # whoever unpickled this estimator has trusted all of it
+            self._model.load_parameters(unpack(file) if file else self.parameters_)
         return self._model
 
     def __getstate__(self) -> dict:

@@ -25,6 +25,7 @@ from dgpbench.experiment import evaluation_protocol, run_seed
 from dgpbench.models.base import Model, create
 from dgpbench.store import read
 from dgpbench.store.locate import locate
+from dgpbench.store.model_files import check_allowed, file_of, load_parameters
 from dgpbench.store.scan import Unit
 
 if TYPE_CHECKING:
@@ -132,17 +133,35 @@ class Fitted:
         return Prediction(arrays, levels=tuple(float(level) for level in levels))
 
 
-def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
-    """The fitted model of a finished run.
+def load(
+    run: str | Path | Unit, results: str | Path | None = None, allow_models: Sequence[str] = ()
+) -> Fitted:
+    """Return the fitted model of a finished run.
 
-    `run` is what `dgpbench.run` returned, a run's folder, its record.json, or the first digits of its key,
-    which is looked for in `results` (default: DGPBENCH_RESULTS, else results).
+    Parameters
+    ----------
+    run : Run, path or str
+        What `dgpbench.run` returned, a run's folder, its record.json, or the first digits of its key.
+    results : path, optional
+        Folder to search for a key; default: DGPBENCH_RESULTS, else results.
+    allow_models : sequence of str, default=()
+        Names of models that may be loaded from files of other libraries, which can run any code.
+
+    Returns
+    -------
+    Fitted
+
+    Raises
+    ------
+    UserError
+        If there is no such run, or its model is in another library's file and is not allowed.
     """
     unit = run if isinstance(run, Unit) else locate(run, results)
+    check_allowed(unit, allow_models)
     config = unit.record["config"]
     model = create(config)
     values, transform = separate(read.arrays(unit))
-    model.load_parameters(values)
+    model.load_parameters(load_parameters(unit, allow_models) if file_of(unit.record) else values)
     return Fitted(model, transform or _from_data(unit), config)
 
 

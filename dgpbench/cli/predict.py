@@ -8,7 +8,7 @@ import io
 import sys
 from pathlib import Path
 
-from dgpbench.cli.arguments import add_results
+from dgpbench.cli.arguments import add_allow_model, add_results
 from dgpbench.errors import UserError
 
 LEVELS = "0.025,0.25,0.5,0.75,0.975"
@@ -30,6 +30,7 @@ def add_parser(subparsers) -> None:
         "--quantiles", default=LEVELS, metavar="a,b,...", help=f"levels between 0 and 1 (default: {LEVELS})"
     )
     add_results(parser, "where to look for a key")
+    add_allow_model(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -38,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.api.fitted import load
     from dgpbench.data.new_rows import read_inputs
 
-    fitted = load(args.run, args.results)
+    fitted = load(args.run, args.results, args.allow_model)
     X = read_inputs(Path(args.file).expanduser(), len(fitted.transform.x_mean), fitted.transform.names)
     columns = fitted.predict(X, levels).columns()
     if fitted.config["dataset"].get("level") is not None:  # which fidelity of a row was asked for
