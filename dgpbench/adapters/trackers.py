@@ -181,7 +181,7 @@ def _sections(cfg: dict) -> list[dict]:
 
 
 def _create(section: dict) -> Tracker:
-    target, name = section["_target_"], section["name"]
+    target, name = str(section.get("_target_")), section["name"]
     kind = load_class("tracker._target_", target)
     if missing := [method for method in ("start", "log", "finish") if not hasattr(kind, method)]:
         raise UserError(f"tracker._target_={target} lacks {', '.join(missing)}; see docs/trackers.md")

@@ -16,7 +16,7 @@ from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.engine.stopping import StopRule
-from dgpbench.errors import Diverged, Interrupted
+from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.evaluate.quantiles import mixture_quantiles
@@ -168,6 +168,8 @@ def load(
 def train(cfg: dict, split: Split, note: Callable[[str], None] = lambda text: None) -> Model:
     """A model fitted to a split of arrays, with nothing kept on disk."""
     model, budget, engine = create(cfg), budget_of(cfg), cfg["engine"]
+    if (tracker := cfg.get("tracker", {}).get("name", "none")) != "none":
+        raise UserError(f"tracker={tracker} logs runs and sweeps only; remove it")
     with TemporaryDirectory() as folder:
         run = RunContext(
             key="",
@@ -236,7 +238,6 @@ def _from_data(unit: Unit) -> Transform:
     """The scaling of a run from before it was stored: made again from its data."""
     from dgpbench.config import compose
     from dgpbench.data.load import load_split
-    from dgpbench.errors import UserError
 
     paths = compose()["paths"] | {"results": os.fspath(unit.folder)}
     split = load_split(unit.record["config"] | {"paths": paths})

@@ -46,7 +46,7 @@ def write_unit(
     """
     contents = {PREDICTIONS: predictions, DRAWS: draws, PARAMS: params}
     writers = {PREDICTIONS: write_parquet, DRAWS: write_parquet, PARAMS: write_npz}
-    given = {
+    given: dict[str, Callable] = {
         name: lambda file, c=content, w=writers[name]: w(file, c)
         for name, content in contents.items()
         if content is not None

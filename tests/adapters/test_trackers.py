@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sweep"))
 from csv_units import TINY, config  # noqa: E402
 from sweep_tools import environment, write_data  # noqa: E402
 
+from dgpbench import Regressor  # noqa: E402
 from dgpbench.adapters import trackers  # noqa: E402
 from dgpbench.config import compose, run_key  # noqa: E402
 from dgpbench.engine.context import Silent  # noqa: E402
@@ -188,6 +189,12 @@ def test_a_field_for_a_secret_is_refused_in_a_tracker_of_your_own(tmp_path, mine
     path.write_text(path.read_text() + "api_key: abc\n")
     with pytest.raises(UserError, match="tracker.api_key must not hold a secret"):
         compose(["tracker=mine"], [tmp_path / "conf"])
+
+
+def test_what_keeps_no_run_refuses_a_tracker_instead_of_ignoring_it():
+    estimator = Regressor("linear", overrides=["tracker=tensorboard"])
+    with pytest.raises(UserError, match="tracker=tensorboard logs runs and sweeps only"):
+        estimator.fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
 
 
 def test_a_class_that_is_no_tracker_is_one_line(tmp_path, mine):
