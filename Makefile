@@ -12,7 +12,7 @@ JOBS ?= 2
 export PYTHONDONTWRITEBYTECODE =  # tests start hundreds of processes: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install lock audit licences run test test-slow test-long test-cluster test-kill soak test-fuzz test-throughput lint docs perf perf-envs repro clean
+.PHONY: help venv install lock audit licences run test test-slow test-long test-cluster test-trackers test-libraries test-kill soak test-fuzz test-throughput lint docs perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -65,18 +65,31 @@ test-slow: $(STAMP) $(DOCS)  ## run the tests marked slow: chains, kills, docs t
 test-long: $(STAMP)  ## run the tests marked long: further cases of slow proofs, and measurements (minutes)
 	@$(BIN)/python -m pytest -n $(JOBS) -m long $(ARGS)
 
-# Ray comes into an environment of its own that also sees the packages of .venv.
+# Optional packages come into environments of their own that also see the packages of .venv: $(call own_env,DIR,packages).
 RAY_ENV := $(or $(DGPBENCH_RAY_ENV),.ray-env)
+EXTRAS_ENV := $(or $(DGPBENCH_EXTRAS_ENV),.extras-env)
+SITE := import sysconfig; print(sysconfig.get_path("purelib"))
+define own_env
+[ -e $(1)/.installed ] || { \
+  echo "Installing $(2) into $(1) (once)"; $(BIN)/python -m venv $(1) && \
+  $(BIN)/python -c '$(SITE)' > "$$($(1)/bin/python -c '$(SITE)')/dgpbench.pth" && \
+  $(1)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(2) && touch $(1)/.installed; \
+} || echo "note: $(2) cannot be installed (see above): tests that need it are skipped" >&2
+endef
 
 test-cluster: $(STAMP)  ## sweeps on a real one-node SLURM (Debian packages, root) and a real local Ray
-	@[ -e $(RAY_ENV)/.installed ] || { \
-	  echo "Installing Ray into $(RAY_ENV) (once)"; $(BIN)/python -m venv $(RAY_ENV) && \
-	  $(RAY_ENV)/bin/python -m pip install -qq --disable-pip-version-check 'ray==2.60.0' && \
-	  $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
-	    > "$$($(RAY_ENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/dgpbench.pth" && \
-	  touch $(RAY_ENV)/.installed; \
-	} || echo "note: Ray cannot be installed (see above): its test is skipped" >&2
+	@$(call own_env,$(RAY_ENV),ray==2.60.0)
 	@DGPBENCH_TEST_CLUSTER=1 DGPBENCH_RAY_ENV=$(abspath $(RAY_ENV)) $(BIN)/python -m pytest -s tests/cluster $(ARGS)
+
+TRACKER_PACKAGES := mlflow==3.17.2 wandb==0.31.0
+test-trackers: $(STAMP)  ## runs and sweeps logged to the real MLflow, W&B (offline) and TensorBoard
+	@$(call own_env,$(EXTRAS_ENV)/trackers,$(TRACKER_PACKAGES))
+	@$(EXTRAS_ENV)/trackers/bin/python -m pytest tests/adapters/test_trackers.py $(ARGS)
+
+LIBRARY_PACKAGES := torch==2.13.0 gpytorch==1.15.2 onnx onnxruntime
+test-libraries: $(STAMP)  ## models of scikit-learn, PyTorch, GPyTorch and ONNX, stored and loaded again
+	@$(call own_env,$(EXTRAS_ENV)/libraries,$(LIBRARY_PACKAGES))
+	@$(EXTRAS_ENV)/libraries/bin/python -m pytest tests/models/test_other_libraries.py $(ARGS)
 
 KILLS ?= 100
 test-kill: $(STAMP)  ## KILLS=100 random SIGKILLs over sweeps, then the numbers of undisturbed ones (minutes)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dgpbench.api.frame import results
     from dgpbench.api.runs import Run, run, sweep
     from dgpbench.errors import RunFailed, UserError
+    from dgpbench.store.model_files import ModelFile
     from dgpbench.tuning.study import Study, tune
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ _HOME = {
     "Compared": "api.comparisons",
     "Distribution": "api.distribution",
     "Fitted": "api.fitted",
+    "ModelFile": "store.model_files",
     "Prediction": "api.fitted",
     "Regressor": "api.estimators",
     "Run": "api.runs",
@@ -53,6 +55,7 @@ __all__ = [
     "Compared",
     "Distribution",
     "Fitted",
+    "ModelFile",
     "Prediction",
     "Regressor",
     "Run",

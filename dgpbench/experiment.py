@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
+from dgpbench.adapters.trackers import Tracking, check_tracker
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.budget import budget_of, budget_text, every, planned_steps
 from dgpbench.config.protocol import is_trial, num_splits
@@ -28,13 +29,14 @@ from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
 from dgpbench.models.refusals import refuse_split
-from dgpbench.store import read
 from dgpbench.store.costs import MOST_OWN, Costs, Sizes, own_records
+from dgpbench.store.deep import MODEL_FILES
 from dgpbench.store.disk import plain_arrays
 from dgpbench.store.layout import labels_of, reference_folders, unit_folder
+from dgpbench.store.model_files import check_allowed, load_parameters, split_parameters
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
-from dgpbench.store.write import ensure_writable, write_unit
+from dgpbench.store.write import PARAMS, ensure_writable, write_unit
 
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 
@@ -50,6 +52,7 @@ def run_unit(
     reporter, notes = reporter or Silent(), []
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])
+    check_tracker(cfg)
     split = load_split(cfg, note)
     if is_trial(cfg):
         split = split.on_validation()
@@ -71,7 +74,26 @@ def run_unit(
     if reporter.expects:
         lines.append(("expected", expected_time(cfg, split, facts["config_key"])))
     reporter.plan(lines)
+    with Tracking(cfg, note) as tracking:
+        tracking.start(key, run.folder)
+        run.log = tracking.log
+        unit = _trained(cfg, split, model, run, facts, notes, force, stopped)
+        tracking.finish(unit.record["status"], unit.record["metrics"], unit.record["files"])
+    return unit, False
 
+
+def _trained(
+    cfg: dict,
+    split: Split,
+    model,
+    run: RunContext,
+    facts: dict,
+    notes: list[str],
+    force: bool,
+    stopped: Callable[[], Interrupted | None],
+) -> Unit:
+    """Train and evaluate a model and store the record, of whatever kind; return its unit."""
+    note, reporter = run.note, run.reporter
     forget_peak_memory()
     began = time.perf_counter()
     outcome, companions = {"status": "done"}, {}
@@ -90,7 +112,10 @@ def run_unit(
             companions = _companions(evaluation, model, _transform(cfg, split))
             if getattr(model, "keeps_rows", False):
                 size = sum(array.nbytes for array in companions["params"].values()) / 1e6
-                note(f"predictions need training rows: params.npz keeps them, {size:.1f} MB")
+                name = PARAMS
+                if file := companions["model"]:
+                    name, size = MODEL_FILES[file.format], len(file.content) / 1e6
+                note(f"predictions need training rows: {name} keeps them, {size:.1f} MB")
     except UserError:
         raise
     except Diverged as error:
@@ -106,7 +131,7 @@ def run_unit(
     unit = _write(cfg, facts | outcome, began, notes, companions, force)
     if unit.record["status"] == "done":
         run.forget()
-    return unit, False
+    return unit
 
 
 @contextmanager
@@ -131,8 +156,11 @@ def _done(cfg: dict, split: Split) -> Unit | None:
     return find_done(cfg["paths"]["results"], cfg, run_key(cfg, split.data_hash))
 
 
-def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit:
+def rescore(
+    unit: Unit, cfg: dict | None = None, note=lambda text: None, allow_models: Sequence[str] = ()
+) -> Unit:
     """Evaluate a finished unit again from its stored parameters; the facts of its training stay."""
+    check_allowed(unit, allow_models)
     record = unit.record
     cfg = cfg or record["config"]
     split = load_split(cfg, note)
@@ -141,7 +169,7 @@ def rescore(unit: Unit, cfg: dict | None = None, note=lambda text: None) -> Unit
     if split.data_hash != record["data_hash"]:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
-    model.load_parameters(read.parameters(unit))
+    model.load_parameters(load_parameters(unit, allow_models))
     evaluation = evaluate_model(model, split, cfg, run_seed(cfg))
     metrics = scores(evaluation, model, split, cfg, run_seed(cfg))
     for text in evaluation.notes:
@@ -185,7 +213,8 @@ def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) ->
     metrics = dict(evaluation.metrics)
     if cfg["protocol"].get("layer_variances") and hasattr(model, "inside"):
         metrics |= model.inside(split, seed)
-    if split.image and "likelihood/variance" in (values := model.parameters()):
+    values = split_parameters(model.parameters())[0] if split.image else {}
+    if "likelihood/variance" in values:
         metrics["likelihood_variance"] = float(values["likelihood/variance"])
     if split.rows_valid is not None:
         metrics |= _validation_names(evaluate_model(model, split.on_validation(), cfg, seed).metrics)
@@ -286,7 +315,6 @@ def _context(cfg: dict, key: str, rows: int, note, reporter) -> RunContext:
         note=note,
         block_seconds=engine["block_seconds"],
         checkpoint_seconds=engine["checkpoint_seconds"],
-        tensorboard=engine["tensorboard"],
     )
 
 
@@ -331,9 +359,10 @@ def _transform(cfg: dict, split: Split) -> Transform:
 
 def _companions(evaluation: Evaluation, model, transform: Transform) -> dict:
     """The files beside a record; what cannot be stored is known before the record is written."""
-    values = model.parameters()
-    params = plain_arrays(values | transform.arrays() if values else {})
-    return {"predictions": evaluation.predictions, "draws": evaluation.draws, "params": params}
+    values, file = split_parameters(model.parameters())
+    params = plain_arrays(values | transform.arrays() if values or file else {})
+    tables = {"predictions": evaluation.predictions, "draws": evaluation.draws}
+    return tables | {"params": params, "model": file}
 
 
 def _write(cfg, fields: dict, began: float, notes: list[str], companions: dict, force: bool) -> Unit:

@@ -28,6 +28,7 @@ from dgpbench.errors import UserError, message
 from dgpbench.models.base import Model, create
 from dgpbench.models.refusals import ANY, refuse, refuse_split
 from dgpbench.store.disk import write_npz
+from dgpbench.store.model_files import split_parameters, unpack
 from dgpbench.store.read import MAX_FILE, unpack_arrays
 from dgpbench.store.trust import CODE, check_code, check_config
 from dgpbench.store.untrusted import parse_json, read_regular
@@ -141,7 +142,8 @@ class Estimator(BaseEstimator):
         fitted = train(cfg, split, note, curve)
         self.config_, self.transform_, self.notes_ = cfg, Transform.of(split), notes
         self.history_ = _history(curve.points)
-        self.parameters_ = {name: np.asarray(value) for name, value in fitted.parameters().items()}
+        values, self.model_file_ = split_parameters(fitted.parameters())
+        self.parameters_ = {name: np.asarray(value) for name, value in values.items()}
         self._model = fitted
 
     def _check_task(self, tasks: Sequence[str], task: str) -> None:
@@ -186,11 +188,12 @@ class Estimator(BaseEstimator):
         if getattr(self, "_model", None) is None:
             self._check_parameters()
             self._model = create(self.config_)
-            self._model.load_parameters(self.parameters_)
+            file = self.model_file_  # whoever unpickled this estimator has trusted all of it
+            self._model.load_parameters(unpack(file) if file else self.parameters_)
         return self._model
 
     def _check_parameters(self) -> None:
-        if not self.parameters_:
+        if not self.parameters_ and not self.model_file_:
             raise UserError(
                 f"model={self.model} keeps no parameters: it cannot be saved or sent to another process"
             )
@@ -210,6 +213,11 @@ class Estimator(BaseEstimator):
         """
         check_is_fitted(self)
         self._check_parameters()
+        if self.model_file_:
+            raise UserError(
+                f"model={self.model} is stored by another library, which this file cannot hold; use "
+                "dgpbench.run, whose record keeps the model, or joblib.dump"
+            )
         about = {
             "format": FORMAT,
             "kind": type(self).__name__,
@@ -293,7 +301,7 @@ class Estimator(BaseEstimator):
         self.n_features_in_ = int(about["features"])
         if names := about["names"]:
             self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-        self.parameters_ = {name.removeprefix(OWN): value for name, value in own.items()}
+        self.parameters_, self.model_file_ = {n.removeprefix(OWN): v for n, v in own.items()}, None
         self._take_state(about)
         try:
             self._restored()

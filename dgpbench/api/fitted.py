@@ -30,6 +30,7 @@ from dgpbench.models.base import Model, create
 from dgpbench.progress import Reporter
 from dgpbench.store import read
 from dgpbench.store.locate import locate
+from dgpbench.store.model_files import check_allowed, file_of, load_parameters
 from dgpbench.store.scan import Unit
 
 if TYPE_CHECKING:
@@ -247,7 +248,9 @@ class Fitted:
         return Distribution(parts, transform.outputs == 1 if flat is None else flat, terms)
 
 
-def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
+def load(
+    run: str | Path | Unit, results: str | Path | None = None, allow_models: Sequence[str] = ()
+) -> Fitted:
     """Load the fitted model of a finished run.
 
     Parameters
@@ -256,6 +259,8 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
         What `dgpbench.run` returned, the folder of a run, its record.json, or the first digits of its key.
     results : path, default=None
         Results folder in which to look for a key; None means DGPBENCH_RESULTS, or ``results``.
+    allow_models : sequence of str, default=()
+        Names of models that may be loaded from files of other libraries, which can run any code.
 
     Returns
     -------
@@ -264,7 +269,8 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
     Raises
     ------
     UserError
-        If there is no such run, it did not finish, or its parameters are missing.
+        If there is no such run, it did not finish, its parameters are missing, or its model is in another
+        library's file and is not allowed.
 
     Examples
     --------
@@ -277,10 +283,11 @@ def load(run: str | Path | Unit, results: str | Path | None = None) -> Fitted:
             f"{run!r} is not a run; give a Run, the folder of a run, or the first digits of its key"
         )
     unit = run if isinstance(run, Unit) else locate(run, results)
+    check_allowed(unit, allow_models)
     config = unit.record["config"]
     model = create(config)
     values, transform = separate(read.arrays(unit))
-    model.load_parameters(values)
+    model.load_parameters(load_parameters(unit, allow_models) if file_of(unit.record) else values)
     transform = transform or _from_data(unit)
     return Fitted(model, transform, config, _recipe(unit, transform))
 
@@ -323,6 +330,8 @@ def train(
 ) -> Model:
     """Return a model fitted to a split of arrays; nothing is kept on disk."""
     model, budget, engine = create(cfg), budget_of(cfg), cfg["engine"]
+    if (tracker := cfg.get("tracker", {}).get("name", "none")) != "none":
+        raise UserError(f"tracker={tracker} logs runs and sweeps only; remove it")
     with TemporaryDirectory() as folder:
         run = RunContext(
             key="",

@@ -29,7 +29,10 @@ LABELS = (
     "tuned",
 )
 MACHINE = ("device", "threads", "git_commit", "finished", "data_hash", "config_key", "key")
-NOT_SETTINGS = (*("split", "seed", "experiment", "tuned", "device", "threads"), "paths", "launcher", "engine")
+NOT_SETTINGS = (
+    *("split", "seed", "experiment", "tuned", "device", "threads"),
+    *("paths", "launcher", "engine", "tracker"),
+)
 DATA = ("task", "train_rows", "path", "target", "drop")  # the rest of the section is the catalogue's
 
 

@@ -26,6 +26,17 @@ def add_allow(parser: argparse.ArgumentParser, about: str) -> None:
     )
 
 
+def add_allow_model(parser: argparse.ArgumentParser) -> None:
+    """Add --allow-model, the models that may be loaded from files of other libraries."""
+    parser.add_argument(
+        "--allow-model",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="load model NAME from its joblib, torch or ONNX file, which can run any code (may be repeated)",
+    )
+
+
 def add_results(parser: argparse.ArgumentParser, what: str = "folder of results") -> None:
     """Add --results, the folder that DGPBENCH_RESULTS or the default stands in for."""
     parser.add_argument("--results", metavar="DIR", help=f"{what} (or DGPBENCH_RESULTS; default: results)")

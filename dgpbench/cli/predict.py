@@ -8,7 +8,7 @@ import io
 import sys
 from pathlib import Path
 
-from dgpbench.cli.arguments import add_results
+from dgpbench.cli.arguments import add_allow_model, add_results
 from dgpbench.errors import UserError
 from dgpbench.plain_text import visible
 
@@ -32,6 +32,7 @@ def add_parser(subparsers) -> None:
         "--quantiles", default=LEVELS, metavar="a,b,...", help=f"levels between 0 and 1 (default: {LEVELS})"
     )
     add_results(parser, "where to look for a key")
+    add_allow_model(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -40,7 +41,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.api.fitted import load
     from dgpbench.data.new_rows import read_inputs, read_prepared
 
-    fitted = load(args.run, args.results)
+    fitted = load(args.run, args.results, args.allow_model)
     path = Path(args.file).expanduser()
     if fitted.recipe is None:
         X = read_inputs(path, len(fitted.transform.x_mean), fitted.transform.names)

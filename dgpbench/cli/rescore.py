@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dgpbench.cli.arguments import add_allow, add_results, note_of
+from dgpbench.cli.arguments import add_allow, add_allow_model, add_results, note_of
 from dgpbench.errors import Interrupted, UserError
 
 
@@ -19,6 +19,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("filters", nargs="*", metavar="name=value", help="only these, e.g. dataset=energy")
     add_results(parser)
     add_allow(parser, "call code of this package, where records name it")
+    add_allow_model(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
 
 
@@ -42,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     for unit in units:
         try:
             check_record(unit.record, args.allow)
-            rescore(unit, _config(unit.record["config"], paths, args.allow), note)
+            rescore(unit, _config(unit.record["config"], paths, args.allow), note, args.allow_model)
         except UserError as error:  # the others can still be done
             failed += 1
             where = "" if str(unit.path) in str(error) else f"{unit.path} is not rescored: "

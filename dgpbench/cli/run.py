@@ -18,6 +18,7 @@ GROUPS = {  # topic of --help -> group
     "protocols": "protocol",
     "budgets": "budget",
     "launchers": "launcher",
+    "trackers": "tracker",
     "experiments": "experiment",
 }
 TOPICS = (*GROUPS, "settings")

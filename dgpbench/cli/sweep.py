@@ -60,8 +60,10 @@ def main(args: argparse.Namespace) -> int:
     if plan.launcher.name == "local" and args.retry != "none":  # their process may be about to let them go
         todo += [index for index, state in states.items() if state.status == "running"]
     if todo:
+        from dgpbench.adapters.trackers import check_tracker
         from dgpbench.store.write import ensure_writable
 
+        check_tracker(plan.configs[0])
         ensure_writable(plan.results)
         plan.save()
     if todo and args.detach and plan.launcher.name != "slurm":

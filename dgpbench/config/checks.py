@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dgpbench.config import refusals
 from dgpbench.config.budget import budget_of
 from dgpbench.config.inference import check_inference
@@ -19,12 +21,16 @@ from dgpbench.config.schema import (
     SECTIONS,
     TEXT,
     TOP,
+    TRACKERS,
     check_field,
     show_value,
 )
-from dgpbench.config.sections import check_names, check_section
+from dgpbench.config.sections import check_names, check_section, flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
+
+SECRET_FIELD = re.compile(r"pass(word|wd)|secret|token|api_?key|credential", re.I)
+SECRET_TEXT = re.compile(r"//[^/\s]*@|(pass(word|wd)|secret|token|api_?key)=", re.I)
 
 
 def validate(cfg: dict) -> None:
@@ -53,6 +59,7 @@ def check_fields(cfg: dict) -> dict:
             out[section] = check_section(section, values, CLOSED[section], closed=True)
     out["dataset"] = check_section("dataset", cfg["dataset"], DATASET, required=DATASET)
     out["launcher"] = check_section("launcher", cfg["launcher"], LAUNCHER, required=LAUNCHER)
+    out["tracker"] = _tracker(cfg["tracker"])
     out["model"] = _model(cfg["model"])
     out["likelihood"] = _likelihood(cfg["likelihood"])
     out["inference"] = check_inference(cfg["inference"])
@@ -91,6 +98,25 @@ def _model(values: dict) -> dict:
     if "layer_overrides" in model:
         model["layer_overrides"] = _layer_overrides(model["layer_overrides"], len(model.get("layers", [])))
     return model
+
+
+def _tracker(values: dict) -> dict:
+    """A tracker's section: closed if the tracker is ours. Plans keep it, so it must not hold a secret."""
+    name, target = values.get("name"), str(values.get("_target_", ""))
+    for field, value in flatten(values).items():
+        if SECRET_FIELD.search(field) or (isinstance(value, str) and SECRET_TEXT.search(value)):
+            raise UserError(
+                f"tracker.{field} must not hold a secret, which would be stored in plans; keep it in the "
+                "environment (MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN, WANDB_API_KEY)"
+            )
+    own = {"name": TEXT} if name == "none" else {"name": TEXT, "_target_": TEXT}
+    if name != "none" and not target.startswith(refusals.OURS):
+        return check_section("tracker", values, own, required=own)
+    if name not in TRACKERS:
+        raise UserError(
+            f"tracker.name={show_value(name)} is unknown{did_you_mean(str(name), list(TRACKERS))}"
+        )
+    return check_section("tracker", values, own | TRACKERS[name], closed=True)
 
 
 def _likelihood(values: dict) -> dict:

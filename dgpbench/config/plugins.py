@@ -12,7 +12,12 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-GROUPS = {"dgpbench.models": "model", "dgpbench.datasets": "dataset", "dgpbench.inference": "inference"}
+GROUPS = {
+    "dgpbench.models": "model",
+    "dgpbench.datasets": "dataset",
+    "dgpbench.inference": "inference",
+    "dgpbench.trackers": "tracker",
+}
 
 
 @lru_cache(maxsize=1)

@@ -115,6 +115,18 @@ TOP: dict[str, Field] = {
 }
 DATASET = {"name": TEXT, "task": _one_of(*TASKS, "auto")}
 LAUNCHER = {"name": TEXT}
+TRACKERS: dict[str, dict[str, Field]] = {  # by name: its fields
+    "none": {},
+    "tensorboard": {},
+    "mlflow": {"uri": Field(str, null=True), "experiment": TEXT, "artifacts": SWITCH},
+    "wandb": {
+        "project": TEXT,
+        "entity": Field(str, null=True),
+        "mode": _one_of("online", "offline", null=True),
+        "folder": Field(str, null=True),
+        "artifacts": SWITCH,
+    },
+}
 MODEL: dict[str, Field] = {
     "_target_": TEXT,
     "name": TEXT,
@@ -231,6 +243,7 @@ INFERENCE: dict[str, Field] = {  # fields of every method; each declares its own
 }
 SECTIONS = (
     *("paths", "engine", "dataset", "protocol", "model", "likelihood", "inference", "budget", "launcher"),
+    "tracker",
 )
 LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
     "auto": {},

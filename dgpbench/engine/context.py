@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,10 @@ class Silent:
     def stop(self) -> None: ...
 
 
+def no_tracker(step: int, metrics: Mapping[str, float | None]) -> None:
+    """Log to no tracker."""
+
+
 @dataclass
 class RunContext:
     """What the engine must know about a run besides its model and data."""
@@ -46,7 +50,7 @@ class RunContext:
     note: Callable[[str], None]  # a line for the user that also goes into the record
     block_seconds: float = 1.0
     checkpoint_seconds: float = 120.0
-    tensorboard: bool = False
+    log: Callable[[int, Mapping[str, float | None]], None] = no_tracker  # metrics of a step, for trackers
     stop: StopRule | None = None  # an end before the end of the budget
     recoveries: list[dict] = field(default_factory=list)  # kept here too, for a run that diverges
 

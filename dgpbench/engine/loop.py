@@ -20,7 +20,7 @@ from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.feed import Feed
 from dgpbench.engine.platform import tf
 from dgpbench.engine.stopping import Stopping
-from dgpbench.errors import Diverged, Interrupted, UserError
+from dgpbench.errors import Diverged, Interrupted
 
 MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold
 TRACE_POINTS = 200
@@ -72,7 +72,6 @@ def train(
     result = _resume(trainer, run, stopping)
     feed = Feed(trainer, batches, take)
     stop = _Signals()
-    writer = _trace_writer(run) if run.tensorboard else None
     run.reporter.training(trainer)
     run.reporter.start(run.steps, run.seconds)
     saved = time.perf_counter()
@@ -103,7 +102,7 @@ def train(
                 if rate_seconds:
                     result.steps_per_second = rate_steps / rate_seconds
                     size = feed.limit(int(size * min(4.0, run.block_seconds / max(elapsed, 1e-6))) or 1)
-                _show(result, run, writer)
+                _show(result, run, seen)
                 if stop.received or time.perf_counter() - saved > run.checkpoint_seconds:
                     _save(trainer, result, run, stopping)
                     saved = time.perf_counter()
@@ -112,23 +111,11 @@ def train(
     finally:
         feed.close()
         run.reporter.stop()
-        if writer:
-            writer.close()
     result.trace = _thin(result.trace)
     result.stopping = stopping.finish(trainer)
     if stopping.over:
         run.note(f"step {result.steps}: no gain since step {stopping.gained} (budget.stop={run.stop.rule})")
     return result
-
-
-def _trace_writer(run: RunContext):
-    try:
-        import tensorboard  # noqa: F401  (tf.summary needs it)
-    except ModuleNotFoundError:
-        raise UserError(
-            "engine.tensorboard=true needs TensorBoard; pip install 'dgpbench[tensorboard]', or leave it out"
-        ) from None
-    return tf.summary.create_file_writer(str(run.folder / "tensorboard"))
 
 
 def _fit_in(size: int, done: int, total: int | None) -> int:
@@ -175,7 +162,7 @@ def _guarded(trainer: Trainer, feed: Feed, result: TrainResult, size: int, run: 
     raise Diverged(f"{reason}, within {size} steps of step {result.steps}{tried}")
 
 
-def _show(result: TrainResult, run: RunContext, writer) -> None:
+def _show(result: TrainResult, run: RunContext, seen: float | None) -> None:
     rate = result.steps_per_second
     left = None
     if rate and run.steps is not None:
@@ -183,10 +170,7 @@ def _show(result: TrainResult, run: RunContext, writer) -> None:
     if run.seconds is not None:
         left = min(run.seconds - result.seconds, left if left is not None else np.inf)
     run.reporter.update(result.steps, result.bound, rate or 0.0, left)
-    if writer:
-        with writer.as_default(step=result.steps):
-            tf.summary.scalar("bound", result.bound)
-            tf.summary.scalar("steps_per_second", rate or 0.0)
+    run.log(result.steps, {"bound": result.bound, "steps_per_second": rate, "trace_test_loglik": seen})
 
 
 def _entry(*numbers: float | None) -> list[float | None]:

@@ -45,10 +45,13 @@ class Model(Protocol):
         """The predictive distribution at X (N, D), from `samples` Monte Carlo samples where it needs any."""
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Everything that `load_parameters` needs, as plain arrays."""
+        """Return everything that `load_parameters` needs: plain arrays, a torch state_dict or a ModelFile."""
 
     def load_parameters(self, values: dict[str, np.ndarray]) -> None:
-        """Restore a fitted model, so that it can be scored again without training."""
+        """Restore a fitted model, so that it can be scored again without training.
+
+        `values` is what `parameters` returned; of a joblib ModelFile it is the object, of ONNX the bytes.
+        """
 
 
 def create(cfg: dict) -> Model:

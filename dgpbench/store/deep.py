@@ -12,10 +12,10 @@ from dgpbench.store.untrusted import check_depth
 EVALUATION = ("predict_seconds", "evaluate_seconds", "peak_memory_bytes")
 GROUPS = ("dataset", "model", "inference", "protocol")
 SECTIONS = (*GROUPS, "budget", "launcher", "paths", "engine", "likelihood")
+MODEL_FILES = {"joblib": "model.joblib", "torch": "model.pt", "onnx": "model.onnx"}  # of other libraries
 COMPANIONS = {  # a file of a record -> the names that it may have on disk
-    "predictions.parquet": ("predictions.parquet", "predictions.b.parquet"),
-    "draws.parquet": ("draws.parquet", "draws.b.parquet"),
-    "params.npz": ("params.npz", "params.b.npz"),
+    name: (name, name.replace(".", ".b."))
+    for name in ("predictions.parquet", "draws.parquet", "params.npz", *MODEL_FILES.values())
 }
 NAME_LENGTH, TEXT_LENGTH, ITEMS = 200, 100_000, 10_000
 LARGEST_SEED = 2**31 - 1
@@ -63,6 +63,7 @@ def check_contents(record: dict) -> None:
     _check_mapping("versions", record["versions"], lambda v: v is None or isinstance(v, str))
     for name, entry in record["files"].items():
         _require(name in COMPANIONS and _is_file(name, entry), "files", "not ours")
+    _require(len(record["files"].keys() & set(MODEL_FILES.values())) <= 1, "files", "not ours")
     for section, fields in KNOWN.items():
         for name, fits in fields.items():
             if name in record[section]:

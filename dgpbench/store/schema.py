@@ -91,7 +91,7 @@ def build_record(cfg: dict, *, key: str, config_key: str, status: str, **fields:
         "split": cfg["split"],
         "seed": cfg["seed"],
         "experiment": cfg.get("experiment"),
-        "config": cfg,
+        "config": {name: part for name, part in cfg.items() if name != "tracker"},
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **fields,
     }

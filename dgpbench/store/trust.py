@@ -13,7 +13,7 @@ from dgpbench.errors import UserError
 
 OURS = re.compile(r"dgpbench\.(models|inference|gp|adapters)(\.[a-z][a-z0-9_]*)+\.[A-Z][A-Za-z0-9]*")
 CODE = ("_target_", "wrapped")  # fields that name code, wherever they stand
-MACHINE = ("paths", "engine", "launcher")  # sections that say where and how, not what
+MACHINE = ("paths", "engine", "launcher", "tracker")  # sections that say where and how, not what
 
 
 def check_record(record: dict, allow: Sequence[str] = ()) -> None:

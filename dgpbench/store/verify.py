@@ -11,6 +11,7 @@ from dgpbench.config.protocol import is_trial
 from dgpbench.errors import UserError
 from dgpbench.evaluate import calibration, classes
 from dgpbench.store import read
+from dgpbench.store.deep import MODEL_FILES
 from dgpbench.store.layout import PACKED, RECORD, unit_folders
 from dgpbench.store.read import PARAMS, PREDICTIONS
 from dgpbench.store.scan import Unit, packed_units, scan_own
@@ -79,6 +80,8 @@ def file_problems(unit: Unit) -> Iterator[str]:
                 predictions = read.predictions(unit)
                 yield from row_problems(record["sizes"], predictions)
                 yield from disagreements(record["metrics"], predictions)
+            elif name in MODEL_FILES.values():
+                read.companion(unit, name)  # its checksum; what is in it is not loaded
             else:
                 read.draws(unit)
         except UserError as error:

@@ -15,9 +15,10 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dgpbench.errors import UserError
-from dgpbench.store.deep import COMPANIONS
+from dgpbench.store.deep import COMPANIONS, MODEL_FILES
 from dgpbench.store.disk import clear_errors, fsync_folder, locked, put, sha256, write_npz, write_parquet
 from dgpbench.store.layout import DAMAGED, RECORD, unit_folders
 from dgpbench.store.migrate import NewerRecord
@@ -25,7 +26,10 @@ from dgpbench.store.scan import Unit, newer_error, parse, read_record
 from dgpbench.store.schema import dumps, validate_record
 from dgpbench.store.untrusted import open_regular
 
-PREDICTIONS, DRAWS, PARAMS = COMPANIONS
+if TYPE_CHECKING:
+    from dgpbench.store.model_files import ModelFile
+
+PREDICTIONS, DRAWS, PARAMS = tuple(COMPANIONS)[:3]
 
 
 def write_unit(
@@ -35,6 +39,7 @@ def write_unit(
     predictions: dict | None = None,
     draws: dict | None = None,
     params: dict | None = None,
+    model: ModelFile | None = None,
     force: bool = False,
 ) -> Unit:
     """Store a record with its companions; returns the unit that stands afterwards.
@@ -44,11 +49,13 @@ def write_unit(
     """
     contents = {PREDICTIONS: predictions, DRAWS: draws, PARAMS: params}
     writers = {PREDICTIONS: write_parquet, DRAWS: write_parquet, PARAMS: write_npz}
-    given = {
+    given: dict[str, Callable] = {
         name: lambda file, c=content, w=writers[name]: w(file, c)
         for name, content in contents.items()
         if content is not None
     }
+    if model is not None:
+        given[MODEL_FILES[model.format]] = lambda file: file.write(model.content)
     return _store(results, record, given, force)[0]
 
 
@@ -64,6 +71,8 @@ def copy_unit(results: str | Path, unit: Unit) -> tuple[Unit, bool]:
             except FileNotFoundError as error:
                 raise ValueError(f"{error.filename} is missing") from None
             with os.fdopen(source, "rb") as file:
+                if os.fstat(source).st_size != named[name]["bytes"]:  # known before gigabytes are copied
+                    raise ValueError(f"{unit.folder / name} is not the file that its record names")
                 shutil.copyfileobj(file, out)
 
         return copy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dgpbench.adapters.trackers import check_tracker
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import ensure_writable
 from dgpbench.sweep.plan import Plan
@@ -51,6 +52,7 @@ def complete(
     if plan.launcher.name == "local" and retry != "none":  # their process may be about to let them go
         todo += [index for index, state in states.items() if state.status == "running"]
     if todo:
+        check_tracker(plan.configs[0])
         ensure_writable(plan.results)
         plan.save()
         launch(plan, todo, force=retry == "all", quiet=quiet, verbose=verbose)

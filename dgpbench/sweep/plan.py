@@ -133,7 +133,8 @@ def _check(cwd: str, command: list, configs: list, hashes: list, units: list[Pla
         raise ValueError("a data hash is none")
     for cfg in configs:
         sections = (*GROUPS, "budget", "launcher", "paths")
-        if not all(isinstance(cfg[name], dict) for name in sections) or type(cfg["threads"]) is not int:
+        parts = [*(cfg[name] for name in sections), cfg.get("tracker", {})]
+        if not all(isinstance(part, dict) for part in parts) or type(cfg["threads"]) is not int:
             raise ValueError("a config is incomplete")
         if not all(is_name(cfg[name]["name"]) for name in GROUPS) or not isinstance(cfg["device"], str):
             raise ValueError("a config has no names")

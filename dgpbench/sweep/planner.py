@@ -21,7 +21,7 @@ from dgpbench.sweep.hashes import Hashes, Note
 from dgpbench.sweep.plan import Plan, Planned
 from dgpbench.sweep.settings import settings_of
 
-NOT_SWEPT = ("launcher", "paths")
+NOT_SWEPT = ("launcher", "tracker", "paths")
 MOST = 1_000_000  # units of a sweep
 
 
@@ -93,7 +93,9 @@ def axes_of(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, li
             raise UserError(f"'{name}' is given twice; list its values: {name}=a,b")
         axes[name] = values_of(override, text, tuple(options(name, folders)) if name in known else ())
         if len(axes[name]) > 1 and name.split(".")[0] in NOT_SWEPT:
-            raise UserError(f"'{text}' cannot be swept; one sweep has one launcher and one results folder")
+            raise UserError(
+                f"'{text}' cannot be swept; one sweep has one launcher, tracker and results folder"
+            )
     splits = axes.pop("split", ["all"])
     if "all" in splits and len(splits) > 1:
         raise UserError("split=all stands alone; it means every split of the protocol")

@@ -18,7 +18,7 @@ from dgpbench.errors import UserError
 RANGE = re.compile(r"(?P<kind>log|uniform|int)\((?P<low>[^,()]*),(?P<high>[^,()]*)\)")
 CALL = re.compile(r"(\w+)\(")
 KNOWN = ("log", "uniform", "int", "range", "glob", "choice")  # int( with one number is refused by the range
-FIXED = ("dataset", "protocol", "launcher", "paths", "seed", "experiment", "tuned")
+FIXED = ("dataset", "protocol", "launcher", "tracker", "paths", "seed", "experiment", "tuned")
 DIGITS = 6  # significant ones of a number that was drawn: it can be typed again
 
 

@@ -256,6 +256,7 @@ def keys_of(cfg: dict) -> tuple[str, str]:
         ("paths.results=/elsewhere", "paths.mirror=/m"),
         ("device=cpu", "threads=1"),
         ("engine.chunk_rows=500", "engine.tensorboard=true"),
+        ("tracker=mlflow", "tracker.uri=sqlite:///m.db"),
         ("inference=standard", "budget=standard", "model.start=data", "model.per_output=all"),
         ("model.name=other", "budget=scaled", "budget.steps=5000", "budget.max_steps=20000"),
         ("engine.block_seconds=1", "model.latent_scale=1"),  # as 1.0

@@ -196,18 +196,6 @@ def test_a_full_disk_does_not_end_the_training(tmp_path, monkeypatch):
     assert notes and all("No space left on device" in note for note in notes)
 
 
-def test_tensorboard_traces_hold_the_bound(tmp_path):
-    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    _, result = _fit(tmp_path, steps=8, tensorboard=True)
-    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload().Tensors("bound")
-    assert events[-1].step == 8
-    assert float(np.frombuffer(events[-1].tensor_proto.tensor_content, np.float32)[0]) == pytest.approx(
-        result.bound, rel=1e-5
-    )
-
-
 class Faulty:
     """A trainer of two numbers whose update fails once, at the last step of a block, as it is told to."""
 
