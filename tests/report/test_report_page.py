@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dgpbench.report.page.svg import Chart, short, ticks
 from report_units import plain_unit, record, units, write
 from scipy.stats import norm
 
@@ -19,7 +20,6 @@ from dgpbench.report.page.board import board
 from dgpbench.report.page.links import Links
 from dgpbench.report.page.run_charts import charts
 from dgpbench.report.page.runs import run_page
-from dgpbench.report.page.svg import Chart, short, ticks
 from dgpbench.store.reference import export
 from dgpbench.store.scan import scan
 from dgpbench.store.write import write_unit
