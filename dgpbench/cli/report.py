@@ -15,8 +15,8 @@ def add_parser(subparsers) -> None:
         "report",
         help="static pages: your runs, each run, the papers' tables",
         description="Write index.html: which model is best, by how much and at what cost, then your runs "
-        "with a page for each, then the papers' tables that contain your runs. Without runs of your own, it shows "
-        "the records that come with dgpbench. The pages need no network.",
+        "with a page for each, then the papers' tables that contain your runs. Without runs of your own, it "
+        "shows the records that come with dgpbench. The pages need no network.",
     )
     parser.add_argument("-o", "--output", default="report", metavar="DIR", help="folder (default: report)")
     parser.add_argument(

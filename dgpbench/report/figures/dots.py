@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dgpbench.report.figures.frontier import quantity, shown_range
+from dgpbench.report.figures.frontier import near_range, quantity
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panel_each
 from dgpbench.report.numbers import cell_frame
 from dgpbench.report.table import Table
@@ -65,7 +65,7 @@ def _panel(axes, cells, table: Table, theme: dict) -> None:
     if not any(cell.published for cell in table.cells.values()):
         series = [("mean", "stderr", 0.0, {"color": ours})]
     drawn = cells[[column for column, *_ in series]].astype(float).to_numpy()
-    low, high = shown_range(drawn[np.isfinite(drawn)])
+    low, high = near_range(drawn[np.isfinite(drawn)])
     ends: list[float] = []  # of whiskers
     for column, error, offset, style in series:
         at = np.array([names.index(name) + offset for name in cells.index])

@@ -23,22 +23,33 @@ from dgpbench.report.table import Table
 
 COLUMNS = 4
 FAR = 5.0  # distances between the quartiles beyond which a value is drawn at the edge, with its number
-FAR_OF_FEW = 8.0  # of three or four values: times the spread of the others
+FAR_GAP = 8.0  # times the range of the values between the ends
 ON_A_CORE = "training time on a core (s)"
 
 
 def shown_range(values: Sequence[float]) -> tuple[float, float]:
-    """Return the lowest and highest value that a panel has room for: one far off would flatten the others."""
+    """Lowest and highest value that a panel has room for: one far from all others would flatten them."""
+    low, high = np.quantile(values, [0.25, 0.75])
+    kept = [v for v in values if low - FAR * (high - low) <= v <= high + FAR * (high - low)]
+    return min(kept), max(kept)
+
+
+def near_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range without ends that are far away even if most values are nearly equal.
+
+    The lowest or highest value is dropped, again and again, while its distance from the next one is more than
+    FAR_GAP times the range of the values between the ends.
+    """
     found = np.sort(np.asarray(values, float))
-    if 3 <= len(found) <= 4:  # their quartiles are not robust: is one end far from all others?
-        for end, rest in ((found[0], found[1:]), (found[-1], found[:-1])):
-            spread = rest[-1] - rest[0]
-            if spread and np.abs(rest - end).min() > FAR_OF_FEW * spread:
-                return float(rest[0]), float(rest[-1])
-        return float(found[0]), float(found[-1])
-    low, high = np.quantile(found, [0.25, 0.75])
-    kept = found[(found >= low - FAR * (high - low)) & (found <= high + FAR * (high - low))]
-    return float(kept[0]), float(kept[-1])
+    while len(found) > 2:
+        inner = found[1:-1] if len(found) > 4 else None
+        gaps = found[1] - found[0], found[-1] - found[-2]
+        end = int(np.argmax(gaps))
+        core = np.ptp(found[1:] if end == 0 else found[:-1]) if inner is None else np.ptp(inner)
+        if not core or gaps[end] <= FAR_GAP * core:
+            break
+        found = found[1:] if end == 0 else found[:-1]
+    return float(found[0]), float(found[-1])
 
 
 def quantity(table: Table) -> str:

@@ -37,8 +37,9 @@ LABELS = {
 LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below,
 START = 0.7  # of the first x that is seen: where a panel begins
 SETTLED = 0.2  # or where the lowest line is after this share of its steps, if that is higher
-WHOLE = 4.0  # times what is above that: a range up to which nothing is cut off
+WHOLE = 10.0  # times what is above that: a range up to which nothing is cut off
 LEAST_SMOOTHED = 20  # entries of a trace
+NOISY = 0.1  # share of steps down
 
 
 Named = Callable[[dict], tuple[str, str]]  # from a record to its panel and method
@@ -137,14 +138,18 @@ def view_of(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, floa
 
 
 def smooth(values: np.ndarray) -> np.ndarray:
-    """Return a running mean of a running median over a twentieth of the values; few values as given."""
-    if len(values) < LEAST_SMOOTHED:
+    """Return running means of running medians over a tenth of the values.
+
+    Windows are centred and shrink towards the start, where curves are steep. A curve with few values, or one
+    that hardly ever falls, is returned as it is.
+    """
+    if len(values) < LEAST_SMOOTHED or np.mean(np.diff(values) < 0) < NOISY:
         return values
-    window = max(3, len(values) // 20) | 1
-    found = pd.Series(values)
-    for take in ("median", "mean"):
-        found = getattr(found.rolling(window, center=True, min_periods=1), take)()
-    return found.to_numpy()
+    half = max(1, len(values) // 20)
+    for take in (np.median, np.mean):
+        reach = np.minimum(np.arange(len(values)), half)
+        values = np.array([take(values[i - r : i + r + 1]) for i, r in enumerate(reach)])
+    return values
 
 
 def _same_x(places: list, starts: list[float]) -> None:

@@ -67,10 +67,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
 document.getElementById("theme").addEventListener("click", again);
 addEventListener("beforeprint", () => { for (const panel of charts) if (!drawn.has(panel)) draw(panel); });
 for (const item of document.querySelectorAll("[data-mark]")) {
-  const make = (name) => document.createElementNS("http://www.w3.org/2000/svg", name), svg = make("svg"), path = make("path");
-  svg.setAttribute("viewBox", "-1.3 -1.3 2.6 2.6");
-  path.setAttribute("d", MARKS[item.dataset.mark % MARKS.length]);
-  path.style.fill = `var(--c${item.dataset.mark % COLOURS})`;
-  svg.append(path);
-  item.prepend(svg);
+  const number = Number(item.dataset.mark), fill = `var(--c${number % COLOURS})`;
+  const mark = `<path d="${MARKS[number % MARKS.length]}" style="fill: ${fill}"/>`;
+  item.insertAdjacentHTML("afterbegin", `<svg viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">${mark}</svg>`);
 }

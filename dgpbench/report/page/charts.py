@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.report.figures.calibration import curves, reliability_curves
-from dgpbench.report.figures.frontier import shown_range
+from dgpbench.report.figures.frontier import near_range
 from dgpbench.report.figures.log_ticks import log_ticks
 from dgpbench.report.figures.traces import LABELS, smooth, view_of
 from dgpbench.report.frontier import frontier_frame
@@ -108,7 +108,7 @@ def _scores_of(table: Table, row: str) -> Rows:
 
 def _dots(rows: Rows, columns: Sequence[str], label: str) -> dict[str, Any]:
     """Dots with intervals by model; a value far from all others is drawn at the edge with its number."""
-    low, high = shown_range([row["value"] for row in rows])
+    low, high = near_range([row["value"] for row in rows])
     span = (high - low) or max(abs(high), 1.0) * 0.1
     kept = [row for row in rows if low <= row["value"] <= high]
     start = max(low - span, min(row["lowest"] for row in kept))
@@ -217,7 +217,7 @@ def heat(table: Table, label: str) -> list[Chart]:
         if not found:
             continue
         higher = table.cells[name, next(iter(found))].place.better == "higher"
-        low, high = shown_range([s.mean for s in found.values()])
+        low, high = near_range([s.mean for s in found.values()])
         means = [s.mean for s in found.values()]
         best, top = (max(means), high) if higher else (min(means), low)
         for column, s in found.items():
@@ -287,7 +287,7 @@ def seconds(table: Table, label: str) -> list[Chart]:
         )
         if part.empty:
             continue
-        low, high = shown_range(part.value)
+        low, high = near_range(part.value)
         rows: Rows = []
         for line in part.itertuples():
             s = table.ours(name, line.model)

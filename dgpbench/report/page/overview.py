@@ -108,7 +108,7 @@ def tiles(comparison: Comparison) -> str:
         (
             "Certainty",
             verdict,
-            f"95 % interval {amounts[1]} to {amounts[2]}; better on {ahead.won} of {ahead.pairs} common splits",
+            f"95 % interval {amounts[1]} to {amounts[2]}; better on {ahead.won} of {ahead.pairs} splits",
         ),
     ]
     if best["seconds"] is not None and np.isfinite(best["seconds"]):
