@@ -222,3 +222,72 @@ def test_every_run_has_a_page(out, text):
 def test_an_impossible_folder_is_one_line(capsys):
     assert main(["report", "-o", "/proc/nowhere"]) == 2
     assert "cannot write /proc/nowhere (no such file or directory)" in capsys.readouterr().err
+
+
+def test_one_run_next_to_all_shipped_records_is_quick_and_small(tmp_path):
+    write(tmp_path / "results", own_runs()[0].record)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    before = os.times()
+    command = [sys.executable, "-m", "dgpbench", "report"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    after = os.times()
+    assert done.returncode == 0, done.stderr
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert spent < 15.0  # of one processor; 4 when this was written, and 37 before
+    (line,) = done.stdout.splitlines()
+    assert re.fullmatch(r"report/index\.html \(\d+ records, 1 pages of runs, \d\.\d MB, \d+ s\)", line)
+    assert "report: reading records" in done.stderr  # progress
+    index = tmp_path / "report" / "index.html"
+    assert index.stat().st_size < 2e6 and sum(p.stat().st_size for p in index.parent.rglob("*.*")) < 3e6
+    text = index.read_text(encoding="utf-8")
+    assert (
+        text.index("<h2>Your runs</h2>") < text.index("<h2>Leaderboard</h2>") < text.index("<h2>Papers</h2>")
+    )
+    assert "Tables without your runs" in text and 'id="t-5.1"' not in text
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "old"])
+def test_an_interrupted_report_leaves_nothing_behind(tmp_path, monkeypatch, old):
+    folder = tmp_path / "out"
+    if old:
+        folder.mkdir()
+        (folder / "index.html").write_text("the last report")
+
+    def stopped(*args):
+        yield "runs/x.html", "half"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dgpbench.report.page.pages", stopped)
+    code = main(["report", "--no-reference", "--results", str(tmp_path), "-o", str(folder), "--quiet"])
+    assert code == 130
+    found = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")]
+    assert found == (["out", "out/index.html"] if old else [])
+
+
+def test_quiet_prints_no_progress(tmp_path, capsys):
+    write(tmp_path / "results", own_runs()[0].record)
+    words = ["report", "--results", str(tmp_path / "results"), "-o", str(tmp_path / "out")]
+    assert main([*words, "-q"]) == 0
+    assert "report:" not in capsys.readouterr().err
+    assert main(words) == 0
+    assert "report: reading records" in capsys.readouterr().err
+
+
+def test_two_models_are_compared_first(tmp_path):
+    for words, values in ((["model=sgp"], (-1.0, -1.2)), (["model=linear"], (-2.0, -2.1))):
+        for split, value in enumerate(values):
+            made = plain_unit(words, "energy", split, {"test_loglik": value, "test_rmse": -value})
+            write(tmp_path / "results", made.record)
+    words = ["report", "-q", "--results", str(tmp_path / "results"), "-o", str(tmp_path / "out")]
+    assert main(words) == 0
+    text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert Page(text) and "<strong>sgp</strong>" in text and "By Test RMSE" in text
+    order = [
+        'class="tiles"',
+        'id="test_loglik-models"',
+        'id="test_loglik-scores"',
+        'id="board"',
+        'id="run-list"',
+    ]
+    places = [text.index(name) for name in order]
+    assert places == sorted(places)
