@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dgpbench.papers.cells import Cell
-from dgpbench.papers.notes import rule_notes, state_notes, title
+from dgpbench.papers.notes import rule_notes, state_notes
 from dgpbench.papers.numbers import cell_frame, gap_of
 from dgpbench.papers.table import Table
 from dgpbench.papers.verdict import FEW, NEAR, OTHERS, counts, mark, verdict
@@ -54,7 +54,7 @@ def comparison(table: Table) -> Grid:
     notes += [*rule_notes(table, ()), *spec.notes, *state_notes(table, 0), *explanations(table)]
     return Grid(
         f"{spec.name}-compared",
-        f"{title(table)}: ours against published",
+        f"{table.title}: ours against published",
         spec.units,
         (row_head(table),),
         ("model", "splits", "ours", "published", "difference", "in s.e.", "verdict"),

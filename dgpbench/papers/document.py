@@ -18,13 +18,13 @@ from typing import NamedTuple
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
 from dgpbench.papers.compare import comparison, counted
-from dgpbench.papers.leaderboard import board
 from dgpbench.papers.load import all_tables, tables_of
 from dgpbench.papers.overview import overview
 from dgpbench.papers.table import Table
 from dgpbench.papers.views import side_by_side
 from dgpbench.report.files import put, writing
 from dgpbench.report.grid import Grid, with_error
+from dgpbench.report.leaderboard import board
 from dgpbench.report.render.markdown import body
 from dgpbench.store.scan import Unit
 

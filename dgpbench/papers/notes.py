@@ -11,13 +11,6 @@ FROM_MEANS = "published footers: computed from the printed dataset means; printe
 ROUNDED = "published: bold by the same rule on the rounded printed values"
 
 
-def title(table: Table) -> str:
-    """The title of a table with what its variants are about."""
-    spec = table.spec
-    named = [f"{name}: {spec.variants[name].get('about', 'variant')}" for name in spec.chosen]
-    return f"{spec.title} [{'; '.join(named)}]" if named else spec.title
-
-
 def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
     """How to read the numbers: means, marks, printed errors, source."""
     spec = table.spec

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
 
 from dgpbench.papers import figures, specs
 from dgpbench.papers.compare import comparison
-from dgpbench.papers.leaderboard import board
 from dgpbench.papers.load import all_tables, tables_of
-from dgpbench.papers.notes import title
 from dgpbench.papers.overview import overview
 from dgpbench.papers.published import citations
 from dgpbench.papers.table import Table
 from dgpbench.papers.views import side_by_side
 from dgpbench.report.calibration import calibration
+from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.figures.traces import trace_frame
 from dgpbench.report.frontier import frontier
 from dgpbench.report.grid import Grid, Line, plain
-from dgpbench.report.page.frame import Part, figure, told
+from dgpbench.report.leaderboard import board
+from dgpbench.report.metrics import METRICS
+from dgpbench.report.page.charts import group, training
+from dgpbench.report.page.frame import Part, told
 from dgpbench.report.page.links import Links
+from dgpbench.report.page.overview import CURVES, behaviour, table_charts
+from dgpbench.report.page.overview import overview as answer
 from dgpbench.report.render.html import render
 from dgpbench.report.significance import significance_grids
+from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
 
+DPI = 110
 HOW_TO_READ = (
     "ours: splits done / expected. Click a column to sort by it; rest on or tap a cell for its reasons and "
     "records.",
@@ -34,58 +42,146 @@ HOW_TO_READ = (
 )
 
 
-def part(units: Sequence[Unit], results: Path, links: Links) -> Part:
-    """The leaderboard and the papers' tables and figures, for `dgpbench report`."""
-    html, undrawn = papers(units, all_tables(units, results), results, links)
+def part(
+    units: Sequence[Unit], results: Path, links: Links, tell: Callable[[str], None], everything: bool
+) -> Part:
+    """Return the leaderboard and the papers' tables and figures, for `dgpbench report`."""
+    html = papers(units, all_tables(units, results), results, links, tell, everything)
     sections = [("leaderboard", "Leaderboard", leaderboards(units, results)), ("papers", "Papers", html)]
     cited = [{"source": name, "reference": text} for name, text in citations().items()]
-    return Part(sections, undrawn, render(plain("Published numbers", cited, name="sources")))
+    sources = render(plain("Published numbers", cited, name="sources"))
+    return Part(sections, sources, _shipped(units, results) if everything else "")
+
+
+def _shipped(units: Sequence[Unit], results: Path) -> str:
+    """Return the overview of the tables that are leaderboards, from the records that come with dgpbench."""
+    wanted = [spec for name in specs.names() if (spec := specs.load(name)).board]
+    html = ""
+    for table in tables_of(wanted, units, results):
+        metric = METRICS[next(iter(table.cells.values())).place.metric or "test_loglik"]
+        if table.done:
+            comparison = Comparison(table, metric, {}, ())
+            html += answer(comparison, table.spec.name) + behaviour(comparison, table.spec.name)
+    return html
 
 
 def papers(
-    units: Sequence[Unit], tables: Sequence[Table], results: Path, links: Links
-) -> tuple[str, list[str]]:
-    """Overview, tables (open where the user has runs in them) and figures; and which could not be drawn."""
-    drawn, undrawn = _pictures(units, {t.spec.name: t for t in tables if not t.spec.chosen})
+    units: Sequence[Unit],
+    tables: Sequence[Table],
+    results: Path,
+    links: Links,
+    tell: Callable[[str], None],
+    everything: bool,
+) -> str:
+    """Return the overview, the tables and the figures: those with the user's runs, or `everything`."""
     html = render(replace(overview(list(tables), results), notes=HOW_TO_READ))
-    for table in tables:
-        own = [p for p in drawn if figures.find(p.name).table == table.spec.name and not table.spec.chosen]
-        html += _table(table, own, links)
-    rest = [picture for picture in drawn if figures.find(picture.name).table is None]
-    inside = "".join(figure(picture, f"dgpbench figures {picture.name}") for picture in rest)
-    html += f'<details id="figures"><summary>Figures: {len(rest)}</summary>{inside}</details>' if rest else ""
-    return html + told("Figures not drawn", undrawn), undrawn
+    shown = [table for table in tables if everything or _has_own(table)]
+    for number, table in enumerate(shown, 1):
+        tell(f"table {number} of {len(shown)}: {table.spec.name}")
+        html += _table(table, links)
+    drawn, undrawn = _figures(units, tell, everything)
+    html += (
+        f'<details id="figures"><summary>Figures: {len(drawn)}</summary>{"".join(drawn)}</details>'
+        if drawn
+        else ""
+    )
+    names = [" ".join((table.spec.name, *table.spec.chosen)) for table in tables if table not in shown]
+    without = [f"{name}: dgpbench tables {name}" for name in names]
+    return (
+        html
+        + told("Tables without your runs (dgpbench report --all)", without)
+        + told("Figures not drawn", undrawn)
+    )
 
 
-def _pictures(units: Sequence[Unit], tables: dict[str, Table]) -> tuple[list[Picture], list[str]]:
+def _has_own(table: Table) -> bool:
+    return any(not unit.is_reference for cell in table.cells.values() for unit in cell.units)
+
+
+def _figures(
+    units: Sequence[Unit], tell: Callable[[str], None], everything: bool
+) -> tuple[list[str], list[str]]:
+    """Figures without a table as HTML, training curves as charts and others as images; those not drawn."""
     drawn, undrawn = [], []
     for name, spec in figures.figure_specs().items():
-        if spec.lacks or spec.same:
+        if spec.lacks or spec.same or spec.table:
             continue
-        if spec.asked:
-            undrawn.append(f"{name}: {spec.title}: trained for; `dgpbench figures {name}` draws it")
-            continue
-        try:
-            drawn.append(figures.make(spec, units, (), tables))
-        except Nothing as nothing:
-            undrawn.append(f"{name}: {spec.title}: {nothing}")
+        command = f"dgpbench figures {name}"
+        chosen = (
+            [u for u in select(units, spec.select) if u.record["status"] == "done"] if spec.records else []
+        )
+        if spec.asked or not spec.records:
+            undrawn.append(f"{name}: {spec.title}: drawn from models, not from records; {command}")
+        elif chosen and not everything and all(unit.is_reference for unit in chosen):
+            undrawn.append(f"{name}: {spec.title}: none of your runs; {command}")
+        else:
+            tell(f"figure {name}")
+            try:
+                drawn.append(
+                    _traces(spec, chosen) if spec.kind == "traces" and chosen else _image(spec, units)
+                )
+            except Nothing as nothing:
+                undrawn.append(f"{name}: {spec.title}: {nothing}")
     return drawn, undrawn
 
 
-def _table(table: Table, pictures: Sequence[Picture], links: Links) -> str:
-    """One table in a fold: side by side, then what goes further, then its figures."""
+def _image(spec: figures.FigureSpec, units: Sequence[Unit]) -> str:
+    return figure(figures.make(spec, units), f"dgpbench figures {spec.name}")
+
+
+def _traces(spec: figures.FigureSpec, units: Sequence[Unit]) -> str:
+    """Training curves as charts: a panel of bounds for each dataset, then one of what else was recorded."""
+    data = trace_frame(units, spec.panel, spec.strip)
+    if data.empty:
+        raise Nothing("these records hold no training trace")
+    data, models = data.sort_values("panel", kind="stable"), sorted(set(data.method))
+    found = training(data, models, spec.x)
+    if spec.lower and data[spec.lower].notna().any():
+        found += training(data, models, spec.x, spec.lower)
+    return group(f"figure-{spec.name}", spec.title, found, CURVES, models)
+
+
+def _table(table: Table, links: Links) -> str:
+    """One table in a fold, open if the user has runs in it: side by side, then its charts, then tests."""
     name = "-".join((table.spec.name, *table.spec.chosen))
-    own = any(not unit.is_reference for cell in table.cells.values() for unit in cell.units)
     begun = table.done or table.failed
     state = f"ours {table.done} of {table.expected} splits" if begun else "no run"
     summary = f"<summary><b>{escape(' '.join((table.spec.name, *table.spec.chosen)))}</b> "
     summary += f"{escape(table.spec.title)} <small>{state}</small></summary>"
     html = render(_prepared(side_by_side(table), name, links))
+    if begun and not table.spec.chosen:
+        html += _charts(table)
     for heading, grids in _further(table) if begun else ():
         inside = "".join(render(replace(_prepared(g, name, links), missing=(), blocks=())) for g in grids)
         html += f"<details><summary>{escape(heading)}</summary>{inside}</details>"
-    html += "".join(figure(picture, f"dgpbench figures {picture.name}") for picture in pictures)
-    return f'<details class="paper" id="t-{escape(name)}"{" open" if own else ""}>{summary}{html}</details>'
+    is_open = " open" if _has_own(table) else ""
+    return f'<details class="paper" id="t-{escape(name)}"{is_open}>{summary}{html}</details>'
+
+
+def _charts(table: Table) -> str:
+    """Charts in place of the figures that belong to a table."""
+    html = ""
+    for spec in figures.figure_specs().values():
+        if spec.table == table.spec.name and not spec.lacks and not spec.same:
+            html += table_charts(table, spec.kind, f"figure-{spec.name}", spec.title)
+    return html
+
+
+def figure(picture: Picture, command: str) -> str:
+    """A picture in light and dark with its notes and the command that draws it."""
+    images = ""
+    for theme in ("light", "dark"):
+        data = base64.b64encode(picture.image("png", theme, DPI)).decode()
+        alt = escape(picture.title)
+        width = round(picture.size[0] * DPI)
+        images += f'<img class="only-{theme}" width="{width}" alt="{alt}" src="data:image/png;base64,{data}">'
+    notes = "".join(f"<li>{escape(note)}</li>" for note in picture.notes)
+    drawn = f"<li><code>{escape(command)}</code></li>" if command else ""
+    return (
+        f'<figure class="picture" id="figure-{escape(picture.name)}"><div class="scroll">{images}</div>'
+        f"<figcaption>{escape(picture.title)}</figcaption>"
+        f'<ul class="notes">{notes}{drawn}</ul></figure>'
+    )
 
 
 def leaderboards(units: Sequence[Unit], results: Path) -> str:
@@ -97,7 +193,7 @@ def leaderboards(units: Sequence[Unit], results: Path) -> str:
         ]
         first, *rest = tables_of([spec, *others], units, results)
         html += render(board(first))
-        folds = [(title(table), board(table)) for table in rest]
+        folds = [(table.title, board(table)) for table in rest]
         folds.append(("Accuracy against training seconds", frontier(first)))
         for number, (heading, grid) in enumerate(folds if first.done else ()):
             inside = render(replace(grid, name=f"{spec.name}-fold{number}"))
@@ -106,6 +202,7 @@ def leaderboards(units: Sequence[Unit], results: Path) -> str:
 
 
 def _further(table: Table) -> list[tuple[str, list[Grid]]]:
+    """Comparisons with print and tests of a table."""
     compared = comparison(table)
     found = [("Ours against published, cell by cell", [replace(compared, notes=compared.notes[:2])])]
     if table.spec.ours == "records" and table.done:

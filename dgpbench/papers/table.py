@@ -37,6 +37,13 @@ class Table(table.Table):
     variants: Sequence[Variant] = ()
     explaining: dict[tuple[str, str], Explanation] = field(default_factory=dict)
 
+    @property
+    def title(self) -> str:
+        """Heading of the table, with what its variants are about."""
+        spec = self.spec
+        named = [f"{name}: {spec.variants[name].get('about', 'variant')}" for name in spec.chosen]
+        return f"{spec.title} [{'; '.join(named)}]" if named else spec.title
+
     def ours(self, row: str, column: str) -> Summary | None:
         """Mean and error of a cell's records; of step times the median."""
         cell = self.cells[row, column]

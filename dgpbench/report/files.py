@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +47,40 @@ def put(path: Path, content: bytes) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+@contextmanager
+def folder_of_files(path: str | Path) -> Iterator[tuple[Path, Callable[[str, bytes], None]]]:
+    """Give a folder and a function that writes files into it: all of them appear at the end, or none.
+
+    Files are collected in a temporary folder. If the block ends early, that folder is removed, and so is the
+    output folder if it is new.
+    """
+    wanted = Path(path).expanduser()
+    new = not wanted.exists()
+    folder = output_folder(path)
+    with writing(folder):
+        waiting = Path(tempfile.mkdtemp(prefix=".tmp-", dir=folder))
+
+    def put_file(name: str, content: bytes) -> None:
+        with writing(folder):
+            place = waiting / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+
+    done = False
+    try:
+        yield folder, put_file
+        with writing(folder):
+            for file in sorted(file for file in waiting.rglob("*") if file.is_file()):
+                place = folder / file.relative_to(waiting)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(file, place)
+        done = True
+    finally:
+        shutil.rmtree(waiting, ignore_errors=True)
+        if new and not done and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def save_pictures(pictures: Iterable[Picture], undrawn: Iterable[str], folder: Path, out=None) -> None:

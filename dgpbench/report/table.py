@@ -169,6 +169,11 @@ class Table:
     spec: Spec
     cells: Mapping[tuple[str, str], Cell]
 
+    @property
+    def title(self) -> str:
+        """Heading of the table."""
+        return self.spec.title
+
     def ours(self, row: str, column: str) -> Summary | None:
         """Mean and error of a cell's records."""
         return summarise(self.cells[row, column].values.values(), self.test_ratio(row, column))

@@ -50,7 +50,22 @@ def differences(record: dict, config_dirs: Sequence[str] = ()) -> list[str]:
         told = _differing(ours, _defaults((*words, steps), folders))
         if not any(name.startswith("budget.") for name in told):
             found = told | {"budget.steps": ours["budget.steps"]}
+    if sum(name.startswith("budget.") for name in found) > 1:
+        found = _with_named_budget(found, ours, config["budget"].get("name"), words, folders)
     return [*_of_dataset(config), *(_word(name, value) for name, value in sorted(found.items()))]
+
+
+def _with_named_budget(
+    found: dict[str, Any],
+    ours: dict[str, Any],
+    name: str | None,
+    words: Sequence[str],
+    folders: tuple[str, ...],
+) -> dict[str, Any]:
+    """Return `found` with budget=NAME instead of its fields where they are those of that option."""
+    known = options("budget", [conf_dir(), *map(Path, folders)])
+    told = _differing(ours, _defaults((*words, f"budget={name}"), folders)) if name in known else found
+    return found if any(n.startswith("budget.") for n in told) else told | {"budget": name}
 
 
 def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:

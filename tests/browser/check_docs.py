@@ -15,6 +15,16 @@ PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"
 LOADED = """return performance.getEntriesByType('resource').map(r => r.name)
   .filter(n => !n.startsWith('data:') && !n.startsWith('file:'))"""
 BROKEN = "return [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src.slice(0, 80))"
+HIDDEN = """return [...document.querySelectorAll('article table')].filter((table) => {
+  let box = table.parentElement;
+  while (box && !['auto', 'scroll'].includes(getComputedStyle(box).overflowX)) box = box.parentElement;
+  const own = ['auto', 'scroll'].includes(getComputedStyle(table).overflowX);
+  return !own && !box && table.getBoundingClientRect().right > innerWidth; })
+  .map((table) => table.innerText.slice(0, 60))"""
+SPILLED = """return [...document.querySelectorAll('article img')].filter((image) => {
+  const box = image.getBoundingClientRect(); return box.right > innerWidth + 0.5 || box.left < 0; })
+  .map((image) => image.src.slice(-60))"""
+CHECKS = {"loaded": LOADED, "broken": BROKEN, "hidden columns": HIDDEN, "wide plots": SPILLED}
 WIDE = "return document.documentElement.scrollWidth"
 
 
@@ -36,17 +46,18 @@ def pictures(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("size", [(390, 844), (1280, 900)])
-def test_every_page_fits_has_its_pictures_and_loads_nothing_from_elsewhere(browser, pictures, size):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(390, 844), (768, 1024), (1440, 900)])
+def test_every_page_fits_has_its_pictures_and_loads_nothing_from_elsewhere(browser, pictures, size, scheme):
     wrong = {}
     for name in PAGES:
-        browser.open(SITE / name, *size, "light")
-        found = {"loaded": browser.run(LOADED), "broken": browser.run(BROKEN)}
+        browser.open(SITE / name, *size, scheme)
+        found = {check: browser.run(script) for check, script in CHECKS.items()}
         if (width := browser.run(WIDE)) > size[0]:
             found["width"] = width
         if any(found.values()):
             wrong[name] = found
-        browser.screenshot(pictures / f"docs-{size[0]}-{name.replace('/', '-')}.png")
+        browser.screenshot(pictures / f"docs-{size[0]}-{scheme}-{name.replace('/', '-')}.png")
     assert not wrong
 
 

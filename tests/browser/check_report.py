@@ -20,15 +20,45 @@ from test_figures import letters_run  # noqa: E402
 
 from dgpbench.cli import main  # noqa: E402
 
-PHONE, DESKTOP = (390, 844), (1280, 900)
-LOADED = (
-    """return performance.getEntriesByType('resource').map(r => r.name).filter(n => !n.startsWith('data:'))"""
-)
+PHONE, TABLET, DESKTOP = (390, 844), (768, 1024), (1440, 900)
+SIZES = pytest.mark.parametrize("size", [PHONE, TABLET, DESKTOP], ids=["phone", "tablet", "desktop"])
+SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+LOADED = """return performance.getEntriesByType('resource').map(r => r.name)
+  .filter(n => !n.startsWith('data:') && !n.endsWith('/runs/vega.js'))"""
+DRAW_ALL = """for (const fold of document.querySelectorAll('details')) fold.open = true;
+Promise.all([...document.querySelectorAll('.chart')].map((panel) => draw(panel)))
+  .then(() => setTimeout(arguments[0], 100))"""
+MISPLACED = """return [...document.querySelectorAll('.chart')].flatMap((panel) => {
+  const card = panel.getBoundingClientRect(), name = panel.querySelector('figcaption').textContent;
+  const found = [];
+  if (card.left < 0 || card.right > document.documentElement.clientWidth + 0.5) found.push('card');
+  if (!panel.querySelector('svg')) found.push('not drawn');
+  for (const part of panel.querySelectorAll('svg, svg text')) {
+    const box = part.getBoundingClientRect();
+    const over = Math.max(card.left - box.left, box.right - card.right, box.bottom - card.bottom);
+    if (box.width && over > 1) found.push(`${part.tagName} ${part.textContent.slice(0, 40)}: ${over} px`);
+    if (part.tagName === 'text' && parseFloat(getComputedStyle(part).fontSize) < 10) found.push('small text');
+  }
+  const titles = panel.querySelectorAll('.role-axis-title text').length;
+  if (titles < 2) found.push(`${titles} axis titles`);
+  return found.map((text) => `${name}: ${text}`); })"""
+HIDDEN_COLUMNS = """return [...document.querySelectorAll('table')].flatMap((table) => {
+  if (!table.offsetWidth) return [];
+  const box = table.closest('.scroll'), name = table.closest('[id]')?.id;
+  if (!box || !['auto', 'scroll'].includes(getComputedStyle(box).overflowX)) return [`${name}: no scrolling`];
+  const heads = [...table.tHead.rows[0].cells].filter((cell) => cell.offsetWidth), found = [];
+  const view = box.getBoundingClientRect(), place = (cell) => cell.getBoundingClientRect();
+  box.scrollLeft = 1e6;
+  if (place(heads[heads.length - 1]).right > view.right + 1) found.push(`${name}: last column`);
+  box.scrollLeft = 0;
+  if (heads.length > 1 && view.right - place(heads[0]).right < 20) found.push(`${name}: first column only`);
+  return found; })"""
 IMAGES = """return [...document.querySelectorAll('.picture img')].filter(i => i.offsetWidth)
   .map(i => [i.className, i.naturalWidth])"""
 CELLS = """return [...document.querySelectorAll('#t-S7 > figure > .scroll > table > tbody > tr')]
   .map(r => [r.cells[0].textContent, r.cells[1].textContent, r.cells[arguments[0]].dataset.value ?? null])"""
-BARS = "return [...document.querySelectorAll('svg.chart rect')].map(r => r.getBoundingClientRect().height)"
+BARS = """return [...document.querySelectorAll('.chart .mark-rect path')]
+  .map(r => r.getBoundingClientRect().height)"""
 LUMINANCE = """
 const parse = (c) => c.match(/[\\d.]+/g).slice(0, 3).map(Number).map((v) => {
   v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
@@ -86,10 +116,16 @@ def shots(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def draw_all(browser) -> None:
+    """Open every fold and draw every chart."""
+    browser.post("/execute/async", script=DRAW_ALL, args=[])
+
+
+@SCHEMES
+@SIZES
 def test_it_fits_reads_and_loads_nothing(page, browser, shots, size, scheme):
     browser.open(page, *size, scheme)
+    draw_all(browser)
     assert browser.run("return document.title") == "dgpbench report"
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
     assert browser.run(LOADED) == []
@@ -99,12 +135,65 @@ def test_it_fits_reads_and_loads_nothing(page, browser, shots, size, scheme):
         assert min(browser.run(LUMINANCE, selector)) >= 4.5, (selector, scheme)
     images = browser.run(IMAGES)
     assert images and all(name == f"only-{scheme}" and width > 300 for name, width in images)
+    assert browser.run(MISPLACED) == [] and browser.run(HIDDEN_COLUMNS) == []
     assert browser.complaints() == []
-    stem = f"{'phone' if size == PHONE else 'desktop'}-{scheme}"
-    browser.screenshot(shots / f"{stem}.png")
-    for anchor in ("t-S7", "figures", "provenance"):
-        browser.run("document.getElementById(arguments[0]).scrollIntoView()", anchor)
-        browser.screenshot(shots / f"{stem}-{anchor}.png")
+    browser.screenshot(shots / f"report-{size[0]}-{scheme}.png", whole=True)
+
+
+@SIZES
+def test_the_score_is_seen_without_scrolling(page, browser, size):
+    browser.open(page, *size, "light")
+    for table in ("#board table", "#run-list"):
+        box = browser.run(
+            "const table = document.querySelector(arguments[0]);"
+            "const row = [...table.tBodies[0].rows].find(r => !r.hidden);"
+            "const cell = [...row.cells].find(c => c.offsetWidth && c.dataset.value);"
+            "const b = cell.getBoundingClientRect(), s = table.closest('.scroll').getBoundingClientRect();"
+            "return [b.left - s.left, s.right - b.right]",
+            table,
+        )
+        assert min(box) >= -1, table
+
+
+def test_panels_answer_to_the_mouse_and_follow_the_theme(page, browser):
+    browser.open(page, *DESKTOP, "light")
+    draw_all(browser)
+    mark = browser.find("#test_loglik-models .chart .mark-symbol path")
+    browser.scroll_to(mark)
+    browser.hover(mark)
+    tip = browser.run("return document.querySelector('.tip:not([hidden])')?.innerText")
+    assert "average rank" in tip and "model: " in tip
+    fill = "return document.querySelector('#test_loglik-models .mark-symbol path').getAttribute('fill')"
+    light = browser.run(fill)
+    browser.run("window.scrollTo(0, 0)")
+    browser.click(browser.find("#theme"))
+    browser.post("/execute/async", script="setTimeout(arguments[0], 1500)", args=[])
+    assert browser.run(fill) != light
+
+
+def test_models_have_their_own_colours_and_marks(page, browser):
+    browser.open(page, *DESKTOP, "light")
+    draw_all(browser)
+    drawn = browser.run(
+        "return [...document.querySelectorAll('#test_loglik-models .chart:first-child .mark-symbol path')]"
+        ".map(p => [p.getAttribute('fill'), p.getAttribute('d')])"
+    )
+    assert len(drawn) == 3 and len({fill for fill, _ in drawn}) == 3 and len({d for _, d in drawn}) == 3
+    legend = browser.run(
+        "return [...document.querySelectorAll('#test_loglik-seconds .legend svg path')]"
+        ".map(p => getComputedStyle(p).fill)"
+    )
+    assert len(set(legend)) == len(legend) == 3
+
+
+def test_the_scripts_of_the_page_are_the_only_ones(page, browser):
+    browser.open(page, *DESKTOP, "light")
+    browser.run(
+        "const script = document.createElement('script'); script.textContent = 'window.bad = 1';"
+        "document.body.append(script)"
+    )
+    assert browser.run("return window.bad ?? null") is None
+    browser.complaints()  # of what was refused
 
 
 def column(browser, index):
@@ -199,22 +288,25 @@ def test_no_id_stands_twice(page, browser):
     assert len(ids) == len(set(ids)) > 10
 
 
-@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
-def test_page_of_a_run(page, browser, shots, size):
-    browser.open(page, *size, "light")
+@SCHEMES
+@SIZES
+def test_page_of_a_run(page, browser, shots, size, scheme):
+    browser.open(page, *size, scheme)
     link = browser.run("return document.querySelector('#run-list tbody a').getAttribute('href')")
-    browser.open(page.parent / link, *size, "light")
+    browser.open(page.parent / link, *size, scheme)
+    draw_all(browser)
+    assert browser.run(MISPLACED) == [] and browser.run(HIDDEN_COLUMNS) == []
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
     assert browser.run(LOADED) == [] and browser.complaints() == []
     text = browser.run("return document.querySelector('pre.command').innerText")
     assert text.startswith("dgpbench run dataset=") and "experiment=dsvi2017_" in text
     assert min(browser.run(BARS)) > 10  # of the PIT histogram: no empty panel
-    browser.screenshot(shots / f"run-{'phone' if size == PHONE else 'desktop'}.png", whole=True)
+    browser.screenshot(shots / f"run-{size[0]}-{scheme}.png", whole=True)
     browser.click(browser.find("main a"))
     assert browser.run("return document.title") == "dgpbench report"
 
 
-@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@SIZES
 def test_page_of_a_comparison(page, browser, shots, size, tmp_path, capsys):
     words = [
         "compare",
@@ -228,4 +320,5 @@ def test_page_of_a_comparison(page, browser, shots, size, tmp_path, capsys):
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
     assert browser.run(LOADED) == [] and browser.complaints() == []
     assert "Paired tests against dsvi2017_linear" in browser.run("return document.body.innerText")
-    browser.screenshot(shots / f"comparison-{'phone' if size == PHONE else 'desktop'}.png")
+    assert browser.run(HIDDEN_COLUMNS) == []
+    browser.screenshot(shots / f"comparison-{size[0]}.png")

@@ -13,7 +13,6 @@ from dgpbench.papers.cells import Records
 from dgpbench.papers.compare import comparison, counted
 from dgpbench.papers.dataset import everything
 from dgpbench.papers.document import Pages
-from dgpbench.papers.leaderboard import board
 from dgpbench.papers.specs import load, with_variant
 from dgpbench.papers.table import build
 from dgpbench.papers.views import side_by_side
@@ -21,6 +20,7 @@ from dgpbench.report.calibration import calibration
 from dgpbench.report.comparison import view
 from dgpbench.report.comparison.fill import compare
 from dgpbench.report.frontier import frontier
+from dgpbench.report.leaderboard import board
 from dgpbench.report.render import render
 from dgpbench.report.significance import significance_grids
 from dgpbench.store.reference import export

@@ -213,7 +213,7 @@ def _grids(table, args: argparse.Namespace) -> list:
         grids.append(comparison(table))
     plainly = not grids
     if table.spec.board and plainly:
-        from dgpbench.papers.leaderboard import board
+        from dgpbench.report.leaderboard import board
 
         grids.append(board(table))
     if args.show or plainly:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dgpbench.config.protocol import is_trial
 from dgpbench.report.comparison.fill import Comparison
@@ -36,7 +37,7 @@ def methods(units: Iterable[Unit]) -> list[Method]:
     units = [unit for unit in units if not is_trial(unit.record["config"])]
     hashes: dict[str, set] = {}
     for unit in units:
-        hashes.setdefault(dataset_label(unit.record), set()).add(unit.record["data_hash"])
+        hashes.setdefault(_data_name(unit.record), set()).add(unit.record["data_hash"])
     found: dict[tuple, Method] = {}
     known: dict[tuple[str, str | None], str] = {}  # settings by config_key and tuning
     for unit in units:
@@ -45,11 +46,17 @@ def methods(units: Iterable[Unit]) -> list[Method]:
         if key not in known:
             known[key] = _settings(record)
         names = (*(record[name] for name in NAMES), known[key])
-        data = dataset_label(record)
+        data = _data_name(record)
         if len(hashes[data]) > 1:
             data = f"{data} ({(record['data_hash'] or 'unknown')[:4]})"
         found.setdefault(names, Method(*names)).units.setdefault(data, []).append(unit)
     return sorted(found.values(), key=lambda m: (m.protocol, m.model, m.inference, m.settings))
+
+
+def _data_name(record: dict) -> str:
+    """The dataset's name; a file of the user's own goes by its name without the ending."""
+    label = dataset_label(record)
+    return Path(label).stem if record["dataset"] == "csv" else label
 
 
 def _settings(record: dict) -> str:
@@ -68,9 +75,12 @@ def commonest_protocol(found: Sequence[Method]) -> str:
     return max(count, key=lambda name: (count[name], name))
 
 
-def as_comparison(found: Sequence[Method], metric: Metric) -> Comparison:
-    """Methods of one protocol as a comparison: columns are methods, rows datasets with such a metric."""
-    labels = _distinct(found)
+def as_comparison(found: Sequence[Method], metric: Metric, common: Sequence[str] = ()) -> Comparison:
+    """Methods of one protocol as a comparison: columns are methods, rows datasets with such a metric.
+
+    Labels of columns omit the `common` settings.
+    """
+    labels = _distinct(found, common)
     rows = sorted({data for method in found for data in method.units})
     cells, configs = {}, {}
     for row in rows:
@@ -94,9 +104,15 @@ def as_comparison(found: Sequence[Method], metric: Metric) -> Comparison:
     return Comparison(Table(spec, {at: c for at, c in cells.items() if at[0] in rows}), metric, configs, ())
 
 
-def _distinct(found: Sequence[Method]) -> list[str]:
+def common_settings(found: Sequence[Method]) -> list[str]:
+    """Return the settings that all methods with settings share, if there are several."""
+    each = [method.settings.split() for method in found if method.settings]
+    return [word for word in each[0] if all(word in words for words in each)] if len(each) > 1 else []
+
+
+def _distinct(found: Sequence[Method], common: Sequence[str]) -> list[str]:
     """Labels; those that are equal are told apart by their inference."""
-    labels = [method.label for method in found]
+    labels = [" ".join(word for word in method.label.split() if word not in common) for method in found]
     return [
         f"{label} {method.inference}" if labels.count(label) > 1 else label
         for label, method in zip(labels, found, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dgpbench.report.comparison.fill import Comparison
-from dgpbench.report.comparison.methods import as_comparison, commonest_protocol, methods
+from dgpbench.report.comparison.methods import Method, as_comparison, commonest_protocol, methods
 from dgpbench.report.figures import calibration, dots, frontier, ranks, traces
 from dgpbench.report.figures.picture import Nothing, Picture, PictureSpec
 from dgpbench.report.metrics import METRICS
@@ -85,8 +85,19 @@ def overview_pictures(
     units: Sequence[Unit], prefix: str, kinds: Sequence[str], metric: str = "test_loglik"
 ) -> tuple[list[Picture], list[str]]:
     """What can be drawn of runs together: those of the commonest protocol, not more than a picture holds."""
+    if not kinds:
+        return [], []
+    kept, left = most_run(units)
+    if not kept:
+        return [], []
+    drawn, undrawn = comparison_pictures(as_comparison(kept, METRICS[metric]), prefix, kinds)
+    return drawn, [*undrawn, *(f"left out: {text}" for text in left)]
+
+
+def most_run(units: Sequence[Unit]) -> tuple[list[Method], list[str]]:
+    """Return the methods and datasets with most runs, of the commonest protocol, and what is omitted."""
     found = methods(units)
-    if not found or not kinds:
+    if not found:
         return [], []
     protocol = commonest_protocol(found)
     kept = sorted((m for m in found if m.protocol == protocol), key=lambda m: -len(m.units))[:MOST_METHODS]
@@ -102,5 +113,4 @@ def overview_pictures(
         left.append(f"{len(found) - len(kept)} of {len(found)} methods (protocol {protocol} is drawn)")
     if len(sets) > len(shown):
         left.append(f"{len(sets) - len(shown)} of {len(sets)} datasets")
-    drawn, undrawn = comparison_pictures(as_comparison(kept, METRICS[metric]), prefix, kinds)
-    return drawn, [*undrawn, *(f"left out: {text}" for text in left)]
+    return kept, left

@@ -16,6 +16,7 @@ from dgpbench.report.figures.picture import (
     legends_of,
     panel_each,
     side_label,
+    style_of,
 )
 from dgpbench.report.table import Table
 
@@ -38,8 +39,9 @@ def picture(spec, table: Table) -> Picture:
         for place, name in drawn:
             place.axhline(0, color=theme["faint"], lw=2, zorder=0)
             for model, part in data[data.dataset == name].groupby("model", sort=False):
-                colour = theme["colours"][models.index(model) % len(theme["colours"])]
-                place.plot(part.level, part.share - part.level, ".-", color=colour, lw=1, label=model)
+                colour, marker = style_of(models.index(model), theme)
+                style = {"color": colour, "marker": marker, "ms": 4, "lw": 1}
+                place.plot(part.level, part.share - part.level, label=model, **style)
             place.set_title(name, loc="left")
             place.set_xlabel("confidence" if classes else "level")
             place.tick_params(labelbottom=True)  # also where the panel below is empty

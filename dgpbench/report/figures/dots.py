@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from dgpbench.report.figures.frontier import near_range, quantity
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panel_each
 from dgpbench.report.table import Table
 
@@ -44,7 +47,7 @@ def picture(spec, table: Table) -> Picture:
         if data.published.notna().any():
             handles, labels = drawn[0][0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower right", ncols=3)
-        figure.supxlabel(table.spec.units, fontsize=8)
+        figure.supxlabel(quantity(table), fontsize=8)
 
     return Picture(
         spec.name, spec.title, data, paint, (max(3.6, 2.3 * columns + label), height), _notes(table)
@@ -84,20 +87,44 @@ def _panel(axes, cells, table: Table, theme: dict) -> None:
     ]
     if not _compares(table):
         series = [("mean", "stderr", 0.0, {"color": ours})]
+    drawn = cells[[column for column, *_ in series]].astype(float).to_numpy()
+    low, high = near_range(drawn[np.isfinite(drawn)])
+    ends: list[float] = []  # of whiskers
     for column, error, offset, style in series:
-        at = [names.index(name) + offset for name in cells.index]
-        bars = cells[error].astype(float).fillna(0.0)
-        axes.errorbar(cells[column].astype(float), at, xerr=bars, fmt="o", ms=4, capsize=2, lw=1, **style)
+        at = np.array([names.index(name) + offset for name in cells.index])
+        values = cells[column].astype(float).to_numpy()
+        far = (values < low) | (values > high)
+        bars = np.where(far, 0.0, cells[error].astype(float).fillna(0.0))
+        shown = values.clip(low, high)
+        axes.errorbar(shown, at, xerr=bars, fmt="o", ms=4, capsize=2, lw=1, **style)
+        ends += [*(shown - bars), *(shown + bars)]
+        for value, x, y in zip(values[far], shown[far], at[far], strict=True):
+            _tell(axes, value, x, y)
+    span = (high - low) or 0.1 * max(abs(high), 1.0)
+    kept = np.array(ends)[np.isfinite(ends)]
+    start, end = max(low - span, kept.min()), min(high + span, kept.max())
+    axes.set_xlim(start - 0.06 * (end - start or span), end + 0.06 * (end - start or span))
     base = table.spec.baseline
     for column, colour in (("published", theirs), ("mean", ours)):
         if base in cells.index and cells[column].notna()[base]:
-            axes.axvline(float(cells[column][base]), color=colour, lw=0.8, ls=":", zorder=0)
+            axes.axvline(
+                float(np.clip(cells[column][base], low, high)), color=colour, lw=0.8, ls=":", zorder=0
+            )
     axes.set_yticks(range(len(names)), [name.replace("$", r"\$") for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", lw=0.4)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
     axes.locator_params(axis="x", nbins=4)
+
+
+def _tell(axes, value: float, x: float, y: float) -> None:
+    """Write the number of a value at the edge, with an arrow to where it would be."""
+    left = value < x
+    text, shift = (f"← {value:.3g}", 6) if left else (f"{value:.3g} →", -6)
+    axes.annotate(
+        text, (x, y), (shift, 0), textcoords="offset points", va="center", ha="left" if left else "right"
+    )
 
 
 def _notes(table: Table) -> tuple[str, ...]:
@@ -107,5 +134,6 @@ def _notes(table: Table) -> tuple[str, ...]:
     base = f"; dotted: {table.spec.baseline}" if table.spec.baseline else ""
     return (
         f"dots: mean, whiskers: standard error; to the {side} is better{base}",
+        "with an arrow and its number: a value far from all others, drawn at the edge",
         f"{whose}{table.done} of {table.expected} splits done, {table.failed} failed",
     )

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f7f7f")
-DARK_COLOURS = ("#56b4e9", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#8fd3ff", "#b79ae0", "#b0b0b0")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#332288", "#555555")
+DARK_COLOURS = ("#3a86c8", "#f5813f", "#2fc79a", "#e39bc3", "#f0b429", "#56b4e9", "#7d5fff", "#e6e6e6")
+MARKERS = "osD^vPX*h"  # one more than colours, so that the first 72 models all look different
 LETTER, BESIDE = 0.07, 0.55  # inches of a letter of a legend, and of what stands beside its words
 THEMES = {
     "light": {"paper": "#ffffff", "ink": "#1f2328", "faint": "#d8dee4", "colours": COLOURS},
@@ -88,6 +89,11 @@ def _take_literally(figure) -> None:
     for text in figure.findobj(Text):
         if "$" in text.get_text() and "mathdefault" not in text.get_text():
             text.set_parse_math(False)
+
+
+def style_of(number: int, theme: dict) -> tuple[str, str]:
+    """Return the colour and the marker of a model by its number."""
+    return theme["colours"][number % len(theme["colours"])], MARKERS[number % len(MARKERS)]
 
 
 def columns_for(count: int, most: int) -> int:

@@ -13,7 +13,15 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.report.figures.log_ticks import plain_log_ticks
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, legends_of, panels
+from dgpbench.report.figures.picture import (
+    Nothing,
+    Picture,
+    columns_for,
+    legend_below,
+    legends_of,
+    panels,
+    style_of,
+)
 from dgpbench.store.scan import Unit
 
 COLUMNS = 3
@@ -29,6 +37,9 @@ LABELS = {
 LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below,
 START = 0.7  # of the first x that is seen: where a panel begins
 SETTLED = 0.2  # or where the lowest line is after this share of its steps, if that is higher
+WHOLE = 10.0  # times what is above that: a range up to which nothing is cut off
+LEAST_SMOOTHED = 20  # entries of a trace
+NOISY = 0.1  # share of steps down
 
 
 Named = Callable[[dict], tuple[str, str]]  # from a record to its panel and method
@@ -66,7 +77,9 @@ def picture(spec, units: Sequence[Unit], named: Named | None = None) -> Picture:
         handles = [found[name] for name in drawn]
         legend_below(figure, handles, drawn)
 
-    notes: tuple[str, ...] = ("one line per split; the bound is a mean over the steps between two entries",)
+    notes: tuple[str, ...] = (
+        "one line per split, smoothed, raw values behind; a bound is a mean over the steps since the last",
+    )
     if spec.lower and len(shown) == 1:
         notes += (f"these records hold no {LABELS[spec.lower]}: the lower row is left out",)
     return Picture(spec.name, spec.title, data, paint, (3.4 * columns + 0.4, 2.4 * rows + 0.9), notes)
@@ -112,6 +125,33 @@ def floor_of(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
     return float(max(np.quantile(np.concatenate([values for _, values in kept]), LOWEST), min(later)))
 
 
+def view_of(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
+    """Return the lowest and highest value that a panel of curves (steps, values) shows.
+
+    The start is cut off only where it would take most of the panel.
+    """
+    values = np.concatenate([values[np.isfinite(values)] for _, values in lines])
+    floor, lowest, high = floor_of(lines), float(values.min()), float(values.max())
+    low = lowest if high - lowest <= WHOLE * (high - floor) else floor
+    margin = 0.05 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def smooth(values: np.ndarray) -> np.ndarray:
+    """Return running means of running medians over a tenth of the values.
+
+    Windows are centred and shrink towards the start, where curves are steep. A curve with few values, or one
+    that hardly ever falls, is returned as it is.
+    """
+    if len(values) < LEAST_SMOOTHED or np.mean(np.diff(values) < 0) < NOISY:
+        return values
+    half = max(1, len(values) // 20)
+    for take in (np.median, np.mean):
+        reach = np.minimum(np.arange(len(values)), half)
+        values = np.array([take(values[i - r : i + r + 1]) for i, r in enumerate(reach)])
+    return values
+
+
 def _same_x(places: list, starts: list[float]) -> None:
     """Panels above each other begin and end at the same x, with numbers that can be read."""
     if not starts:
@@ -129,10 +169,9 @@ def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: 
     axes.set_visible(True)
     for (method, _), line in part.groupby(["method", "split"], sort=True):
         line = line[(line[y] > 0) if y == "step_size" else line[y].notna()]
-        colour = theme["colours"][methods.index(method) % len(theme["colours"])]
         known = axes.get_legend_handles_labels()[1]
         label = None if method in known else method
-        axes.plot(line[x], line[y], color=colour, lw=1, alpha=0.85, label=label)
+        paint_curve(axes, line[x], line[y], theme, methods.index(method), label)
     axes.set_xlabel(LABELS[x])
     axes.set_ylabel(LABELS[y])
     if (part[x] > 0).any():
@@ -140,17 +179,22 @@ def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: 
     if y == "step_size":
         axes.set_yscale("log")
         return _first(part[x][part[y] > 0])
-    values = part[y].to_numpy(float)
-    values = values[np.isfinite(values)]
-    if len(values):
+    if np.isfinite(part[y].to_numpy(float)).any():
         groups = part.groupby(["method", "split"], sort=True)
-        low = floor_of([(line.step.to_numpy(float), line[y].to_numpy(float)) for _, line in groups])
-        high = values.max()
-        margin = 0.05 * (high - low) or 1.0
-        axes.set_ylim(low - margin, high + margin)
+        low, high = view_of([(line.step.to_numpy(float), line[y].to_numpy(float)) for _, line in groups])
+        axes.set_ylim(low, high)
         part = part[part[y] >= low]  # what lies below is cut off: so is its time
     axes.grid(lw=0.4)
     return _first(part[x])
+
+
+def paint_curve(axes, x: pd.Series, y: pd.Series, theme: dict, number: int, label: str | None) -> None:
+    """Draw a curve smoothed, its raw values behind, in the colour and with the marker of a model's number."""
+    colour, marker = style_of(number, theme)
+    axes.plot(x, y, color=colour, lw=0.7, alpha=0.35)
+    every = max(1, len(y) // 4)
+    style = {"marker": marker, "ms": 4, "markevery": (every // 2, every)}
+    axes.plot(x, smooth(y.to_numpy(float)), color=colour, lw=1.4, label=label, **style)
 
 
 def _first(x: pd.Series) -> float | None:

@@ -1,4 +1,4 @@
-"""The leaderboard of a user's own runs: methods by datasets, any metric, filtered and sorted in the page."""
+"""The leaderboard of the user's runs: methods by datasets, any metric, filtered and sorted in the page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dgpbench.store.summary import usual_metrics
 FILTERS = ("protocol", "model", "inference", "dataset")
 NONE = "<p>No runs of your own here yet; <code>dgpbench run model=dgp2 dataset=energy</code> makes one.</p>"
 HOW = (
-    "Mean (standard error) over splits with their number. Bold: error bars overlap those of the best of the "
-    "same protocol with as many splits. Rows of one protocol are shown at a time: test rows and units are "
-    "then the same. Click a column to sort; rest on or tap a cell for its runs."
+    "Mean (standard error) over splits, with their number. Bold: error bars overlap those of the best method "
+    "with as many splits. The table shows one protocol at a time, so that all rows have the same test data. "
+    "Click a column to sort; point at or tap a cell for links to its runs."
 )
 
 
@@ -36,8 +36,9 @@ def board(found: Sequence[Method], links: Links) -> str:
     body = "\n".join(_row(method, datasets, metrics, first, links) for method in found)
     return (
         f'<div id="board">{_controls(found, datasets, metrics)}'
-        '<div class="scroll"><table><thead><tr><th scope="col">model</th><th scope="col">inference</th>'
-        f'<th scope="col">settings</th>{heads}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+        '<div class="scroll"><table><thead><tr><th scope="col">model</th>'
+        '<th scope="col" class="roomy">inference</th><th scope="col" class="roomy">settings</th>'
+        f"{heads}</tr></thead><tbody>\n{body}\n</tbody></table></div>"
         f'<p class="notes" id="board-none" hidden>No run matches.</p><p class="notes">{escape(HOW)}</p></div>'
     )
 
@@ -76,10 +77,12 @@ def _row(method: Method, datasets: Sequence[str], metrics: Sequence[str], first:
     names = "".join(
         f' data-{name}="{escape(getattr(method, name))}"' for name in ("model", "inference", "protocol")
     )
+    more = escape(" ".join(part for part in (method.inference, method.settings) if part))
     return (
-        f'<tr class="ours"{names}><th scope="row">{escape(method.model)}</th>'
-        f'<th scope="row">{escape(method.inference)}</th>'
-        f'<th scope="row" class="settings">{escape(method.settings)}</th>{cells}</tr>'
+        f'<tr class="ours"{names}>'
+        f'<th scope="row">{escape(method.model)}<small class="cramped">{more}</small></th>'
+        f'<th scope="row" class="roomy">{escape(method.inference)}</th>'
+        f'<th scope="row" class="settings roomy">{escape(method.settings)}</th>{cells}</tr>'
     )
 
 

@@ -1,42 +1,65 @@
-"""The frame of a page: head, style and script within one file. Nothing is loaded from elsewhere."""
+"""The frame of a page: head, style and scripts. Pages load nothing from the network."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import re
 from collections.abc import Sequence
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from dgpbench.report.figures.picture import Picture
+from dgpbench.report.figures.picture import THEMES
 
-DPI = 110  # of pictures in a page
 HERE = Path(__file__).resolve().parent
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+LIBRARY = "vega.js"  # the copy of Vega that pages of runs share
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {sources}"
 
 
 class Part(NamedTuple):
     """Addition to the report by another package."""
 
     sections: list[tuple[str, str, str]]  # id, title and HTML
-    undrawn: list[str]  # figures that could not be drawn, and why
-    sources: str = ""  # HTML of whose numbers these are, for the section on provenance
+    sources: str = ""  # HTML that names the sources of published numbers, for the section on provenance
+    shipped: str = ""  # HTML that the report opens with if the user has no runs
 
 
-def frame(title: str, about: str, menu: str, body: str, scripts: tuple[str, ...] = ("page.js",)) -> str:
-    """A whole page; `menu` and `body` are HTML, `title` and `about` text."""
-    style = (HERE / "page.css").read_text(encoding="utf-8")
-    script = "\n".join((HERE / name).read_text(encoding="utf-8") for name in scripts)
+def frame(
+    title: str, about: str, menu: str, body: str, *, board: bool = False, library: str | None = None
+) -> str:
+    """Return a whole page.
+
+    Parameters
+    ----------
+    title, about : str
+        Text of the heading and of the line below it.
+    menu, body : str
+        HTML of the navigation and of the page.
+    board : bool, default=False
+        Whether the page has a leaderboard.
+    library : str, optional
+        ``"inline"`` puts Vega into the page, a file name refers to it; without it the page has no charts.
+    """
+    text = "\n".join(_file(name) for name in ("page.js", "charts.js", "board.js")[: 3 if board else 2])
+    inline = [vega(), text] if library == "inline" else [text]
+    sources = [f"'sha256-{_digest(f'{script}')}'" for script in inline]
+    scripts = "".join(f"<script>{script}</script>\n" for script in inline)
+    if library not in (None, "inline"):
+        sources += ["'self'", "file:"]
+        scripts = f'<script src="{escape(library)}"></script>\n{scripts}'
     navigation = f"<nav>{menu}</nav>" if menu else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{POLICY.format(sources=" ".join(sources))}">
 <title>{escape(title)}</title>
 <style>
-{style}</style>
+{_palette()}
+{_file("page.css")}</style>
 </head>
 <body>
 <header><h1>{escape(title)}</h1>
@@ -45,33 +68,14 @@ def frame(title: str, about: str, menu: str, body: str, scripts: tuple[str, ...]
 {navigation}</header>
 <main>{body}</main>
 <div id="detail" role="tooltip" hidden></div>
-<script>
-{script}</script>
-</body>
+{scripts}</body>
 </html>
 """
 
 
 def standalone(title: str, body: str) -> str:
-    """A page of its own for one comparison."""
+    """Return a separate page for one comparison."""
     return frame(title, "A comparison by dgpbench.", "", body)
-
-
-def figure(picture: Picture, command: str) -> str:
-    """A picture in light and dark with its notes and the command that draws it."""
-    images = ""
-    for theme in ("light", "dark"):
-        data = base64.b64encode(picture.image("png", theme, DPI)).decode()
-        alt = escape(picture.title)
-        width = round(picture.size[0] * DPI)
-        images += f'<img class="only-{theme}" width="{width}" alt="{alt}" src="data:image/png;base64,{data}">'
-    notes = "".join(f"<li>{escape(note)}</li>" for note in picture.notes)
-    drawn = f"<li><code>{escape(command)}</code></li>" if command else ""
-    return (
-        f'<figure class="picture" id="figure-{escape(picture.name)}"><div class="scroll">{images}</div>'
-        f"<figcaption>{escape(picture.title)}</figcaption>"
-        f'<ul class="notes">{notes}{drawn}</ul></figure>'
-    )
 
 
 def told(title: str, lines: Sequence[str]) -> str:
@@ -82,3 +86,40 @@ def told(title: str, lines: Sequence[str]) -> str:
     return (
         f"<details><summary>{escape(title)}: {len(lines)}</summary><ul class='notes'>{items}</ul></details>"
     )
+
+
+@lru_cache(maxsize=1)
+def vega() -> str:
+    """Return Vega, its interpreter (an ES module, made a plain script) and Vega-Lite as one script."""
+    folder = HERE / "vega"
+    module = (folder / "vega-interpreter.js").read_text(encoding="utf-8")
+    module = re.sub(r"^import (\{[^}]*\}) from 'vega-util';", r"const \1 = vega;", module)
+    module = re.sub(
+        r"export \{ (\w+) as expressionInterpreter \};\s*//#.*\s*$",
+        r"globalThis.expressionInterpreter = \1;",
+        module,
+    )
+    first, last = (
+        (folder / name).read_text(encoding="utf-8") for name in ("vega.min.js", "vega-lite.min.js")
+    )
+    return f"{first}\n(() => {{\n{module}\n}})();\n{last}"
+
+
+@lru_cache(maxsize=8)
+def _file(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=8)
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _palette() -> str:
+    """The colours of models, --c0 to --c7, light and dark as in the plots."""
+    light, dark = (
+        "; ".join(f"--c{i}: {colour}" for i, colour in enumerate(THEMES[name]["colours"]))
+        for name in ("light", "dark")
+    )
+    system = f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark} }} }}"
+    return f":root {{ {light} }}\n{system}\n:root[data-theme=dark] {{ {dark} }}"

@@ -79,10 +79,14 @@ function show(cell) {
     panel.append(list);
   }
   panel.hidden = false;
-  const at = cell.getBoundingClientRect(), size = panel.getBoundingClientRect();
+  place(panel, cell.getBoundingClientRect());
+}
+// Put a box below `at`, or above it where there is no room, within the window.
+function place(box, at) {
+  const size = box.getBoundingClientRect(), width = document.documentElement.clientWidth;
   const below = at.bottom + size.height + 8 < innerHeight;
-  panel.style.left = `${Math.max(8, Math.min(at.left, innerWidth - size.width - 8))}px`;
-  panel.style.top = `${Math.max(8, below ? at.bottom + 4 : at.top - size.height - 4)}px`;
+  box.style.left = `${Math.max(8, Math.min(at.left, width - size.width - 8))}px`;
+  box.style.top = `${Math.max(8, below ? at.bottom + 4 : at.top - size.height - 4)}px`;
 }
 function hide() { panel.hidden = true; pinned = null; }
 for (const cell of document.querySelectorAll("td[data-detail]")) {

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from dgpbench.report.figures.traces import floor_of
-from dgpbench.report.page.svg import Chart
-from dgpbench.report.runs.kept import draws_over_x, predictions_of, trace_of
+from dgpbench.report.figures.traces import trace_frame
+from dgpbench.report.page.charts import Chart, Rows, spec_of, tips_of, training
+from dgpbench.report.runs.kept import draws_over_x, predictions_of
 from dgpbench.report.runs.panels import bands, by_mean, filled, pit_shares, recorded_pit, thin
 from dgpbench.store.scan import Unit
 
-MOST_POINTS, MOST_INTERVALS, MOST_CLASSES = 400, 100, 12
+MOST_POINTS, MOST_INTERVALS, MOST_CLASSES, MOST_PLACES = 500, 120, 12, 300
+Layers = list[dict[str, Any]]
 
 
-def charts(unit: Unit) -> tuple[list[str], str]:
-    """Charts of what was kept of a run as SVG, and what is not there and why."""
+def charts(unit: Unit) -> tuple[list[Chart], str]:
+    """Return charts of what was kept of a run, and why others are missing."""
     record = unit.record
     columns, why = predictions_of(unit) if record["status"] == "done" else ({}, "")
     why = why.replace(f"{unit.folder}/", "")  # a page may be passed on
@@ -30,10 +33,7 @@ def charts(unit: Unit) -> tuple[list[str], str]:
         found.append(_pit(shares))
     if bins := record["details"].get("reliability"):
         found.append(_reliability(bins))
-    trace = [line for line in trace_of(record) if None not in line]
-    if len(trace) > 1:
-        found.append(_curve(trace))
-    return [chart.svg() for chart in found], why
+    return [*found, *_curve(unit)], why
 
 
 def _over_x(unit: Unit) -> list[Chart]:
@@ -43,73 +43,144 @@ def _over_x(unit: Unit) -> list[Chart]:
         return []
     x, y, draws = kept
     order, q = bands(x, draws)
-    x, y = x[order], y[order]
-    chart = Chart("90 % and 50 % bands over x", "x", "y", x, np.concatenate([q[0], q[4], y]))
-    chart.band(x, q[0], q[4], "wide")
-    chart.band(x, q[1], q[3], "wide")
-    chart.line(x, q[2], "curve")
-    chart.points(x, y, "two", 1.8)
-    return [chart]
+    chosen = thin(len(order), MOST_PLACES)
+    names = ("q05", "q25", "q50", "q75", "q95")
+    rows: Rows = [
+        {"x": float(x[order][i]), "y": float(y[order][i])}
+        | {n: float(v[i]) for n, v in zip(names, q, strict=True)}
+        for i in chosen
+    ]
+    at = _axis("x", "x")
+    layers: Layers = [
+        {
+            "mark": {"type": "area", "style": "band"},
+            "encoding": {"x": at, "y": _axis(low, "y"), "y2": {"field": high}},
+        }
+        for low, high in (("q05", "q95"), ("q25", "q75"))
+    ]
+    tips = tips_of(x="x", y="observed", q50="median", q05="5 %", q95="95 %")
+    layers += [
+        {"mark": {"type": "line", "style": "line"}, "encoding": {"x": at, "y": _axis("q50", "y")}},
+        {
+            "mark": {"type": "point", "style": "bad", "filled": True, "size": 14},
+            "encoding": {"x": at, "y": _axis("y", "y"), "tooltip": tips},
+        },
+    ]
+    return [Chart("90 % and 50 % bands over x", spec_of(rows, layers))]
 
 
 def _predicted(columns: dict[str, np.ndarray]) -> Chart:
     kept = thin(len(columns["y"]), MOST_POINTS)
     mean, y = columns["mean"][kept], columns["y"][kept]
+    rows: Rows = [{"x": float(a), "y": float(b)} for a, b in zip(mean, y, strict=True)]
     both = np.concatenate([mean, y])
-    chart = Chart("Predicted and observed", "predicted mean", "observed", both, both)
-    ends = [both.min(), both.max()]
-    chart.line(ends, ends, "reference")
-    chart.points(mean, y, "one")
-    return chart
+    ends = [{"x": float(v), "y": float(v)} for v in (both.min(), both.max())]
+    x, at = _axis("x", "predicted mean"), _axis("y", "observed")
+    dot = {"type": "point", "style": "accent", "filled": True, "size": 18, "opacity": 0.6}
+    layers: Layers = [
+        {"data": {"values": ends}, "mark": {"type": "line", "style": "guide"}, "encoding": {"x": x, "y": at}},
+        {"mark": dot, "encoding": {"x": x, "y": at, "tooltip": tips_of(x="predicted", y="observed")}},
+    ]
+    return Chart("Predicted and observed", spec_of(rows, layers))
 
 
 def _intervals(columns: dict[str, np.ndarray]) -> Chart:
     y = columns["y"]
     inside, order = by_mean(columns, MOST_INTERVALS)
-    at = np.arange(len(order))
-    heights = np.concatenate([columns[name][order] for name in ("q05", "q95", "y")])
+    names = ("q05", "q25", "q75", "q95", "y")
+    rows: Rows = [
+        {"row": i, "inside": "inside" if inside[at] else "outside"}
+        | {n: float(columns[n][at]) for n in names}
+        for i, at in enumerate(order)
+    ]
     title = f"90 % and 50 % intervals: {100 * inside.mean():.0f} % of {len(y):,} inside 90 %"
-    chart = Chart(title, "test rows by predicted mean", "y", [-1, len(at)], heights)
-    chart.segments(at, columns["q05"][order], columns["q95"][order], "thin")
-    chart.segments(at, columns["q25"][order], columns["q75"][order], "thick")
-    for part, kind in ((inside[order], "ink"), (~inside[order], "two")):
-        chart.points(at[part], y[order][part], kind, 1.8)
-    return chart
+    x = _axis("row", "test rows by predicted mean", scale={"domain": [-1, len(order)], "nice": False})
+    layers: Layers = [
+        {
+            "mark": {"type": "rule", "style": "accent", "strokeWidth": size, "opacity": 0.5},
+            "encoding": {"x": x, "y": _axis(low, "y"), "y2": {"field": high}},
+        }
+        for low, high, size in (("q05", "q95", 1), ("q25", "q75", 3))
+    ]
+    tips = tips_of(y="observed", q05="5 %", q95="95 %", inside="90 % interval")
+    for style, part in (("ink", "inside"), ("bad", "outside")):
+        dot = {"type": "point", "style": style, "filled": True, "size": 14, "opacity": 1}
+        chosen = {"filter": f"datum.inside === '{part}'"}
+        layers.append(
+            {"transform": [chosen], "mark": dot, "encoding": {"x": x, "y": _axis("y", "y"), "tooltip": tips}}
+        )
+    return Chart(title, spec_of(rows, layers))
 
 
 def _pit(shares: np.ndarray) -> Chart:
-    density = shares * len(shares)
-    chart = Chart("PIT: flat if calibrated", "PIT", "density", [0, 1], [0, max(1.1, float(density.max()))])
-    chart.bars(np.linspace(0, 1, len(shares) + 1), density, "one")
-    chart.line([0, 1], [1, 1], "level")
-    return chart
+    edges = np.linspace(0, 1, len(shares) + 1)
+    rows: Rows = [
+        {"from": float(a), "to": float(b), "y": float(s * len(shares)), "zero": 0.0}
+        for a, b, s in zip(edges, edges[1:], shares, strict=False)
+    ]
+    x = _axis("from", "PIT", scale={"domain": [0, 1]})
+    layers: Layers = [
+        {
+            "mark": {"type": "rect", "style": "bar"},
+            "encoding": {
+                "x": x,
+                "x2": {"field": "to"},
+                "y": _axis("y", "density (1 is calibrated)"),
+                "y2": {"field": "zero"},
+                "tooltip": tips_of(y="density"),
+            },
+        },
+        {"mark": {"type": "rule", "style": "bad"}, "encoding": {"y": {"datum": 1, "type": "quantitative"}}},
+    ]
+    return Chart("PIT: flat if calibrated", spec_of(rows, layers))
 
 
 def _classes(y: np.ndarray, chosen: np.ndarray) -> Chart:
     """Share of each class that was predicted right, with the rows it has."""
     present = np.unique(y)[:MOST_CLASSES]
-    right = [float((chosen[y == c] == c).mean()) for c in present]
+    rows: Rows = [
+        {"class": str(c), "y": float((chosen[y == c] == c).mean()), "rows": int((y == c).sum())}
+        for c in present
+    ]
     title = f"Share predicted right, by class: {100 * (y == chosen).mean():.1f} % of {len(y):,}"
-    chart = Chart(title, "class", "share", [-0.5, len(present) - 0.5], [0, 1])
-    for i, share in enumerate(right):
-        chart.bars([i - 0.4, i + 0.4], [share], "one")
-    return chart
+    x = {"field": "class", "type": "nominal", "sort": None, "title": "class", "axis": {"labelAngle": 0}}
+    share = _axis("y", "share predicted right", scale={"domain": [0, 1]})
+    tips = tips_of(**{"class": "class", "y": "share", "rows": "rows"})
+    layers: Layers = [
+        {"mark": {"type": "bar", "style": "bar"}, "encoding": {"x": x, "y": share, "tooltip": tips}}
+    ]
+    return Chart(title, spec_of(rows, layers))
 
 
 def _reliability(bins: dict[str, list]) -> Chart:
-    x, y, count = filled(bins)
-    chart = Chart("Reliability", "confidence", "accuracy", [*x, 1.03], [*x, *y, 1.05])  # room for the dots
-    chart.line([x.min(), 1.0], [x.min(), 1.0], "reference")
-    chart.line(x, y, "curve")
-    for a, b, radius in zip(x, y, 2 + 6 * np.sqrt(count / count.max()), strict=True):
-        chart.points([a], [b], "one", radius)
-    return chart
+    confidence, accuracy, count = filled(bins)
+    rows: Rows = [
+        {"x": float(a), "y": float(b), "rows": int(n)}
+        for a, b, n in zip(confidence, accuracy, count, strict=True)
+    ]
+    low = float(min(confidence.min(), accuracy.min()))
+    ends = [{"x": v, "y": v} for v in (low, 1.0)]
+    x, y = _axis("x", "confidence"), _axis("y", "accuracy")
+    size = {"field": "rows", "type": "quantitative", "scale": {"range": [20, 300]}, "legend": None}
+    tips = tips_of(x="confidence", y="accuracy", rows="rows")
+    layers: Layers = [
+        {"data": {"values": ends}, "mark": {"type": "line", "style": "guide"}, "encoding": {"x": x, "y": y}},
+        {"mark": {"type": "line", "style": "line"}, "encoding": {"x": x, "y": y}},
+        {
+            "mark": {"type": "point", "style": "accent", "filled": True, "opacity": 0.8},
+            "encoding": {"x": x, "y": y, "size": size, "tooltip": tips},
+        },
+    ]
+    return Chart("Reliability: area is the number of rows", spec_of(rows, layers))
 
 
-def _curve(trace: list[list[float]]) -> Chart:
-    steps, seconds, bound = np.array(trace, float).T
-    low = floor_of([(steps, bound)]) if len(bound) > 3 else bound.min()
-    title = f"Training: {int(steps[-1]):,} steps"
-    chart = Chart(title, "training seconds", "bound (nat)", seconds, [low, bound.max()])
-    chart.line(seconds, bound, "curve")
-    return chart
+def _curve(unit: Unit) -> list[Chart]:
+    """The training curve: by seconds, or by steps where seconds are not known."""
+    data = trace_frame([unit])
+    data["panel"] = f"Training: {int(data.step.max()):,} steps" if len(data) else ""
+    x = "seconds" if data.seconds.notna().all() and (data.seconds > 0).sum() > 1 else "step"
+    return training(data, list(dict.fromkeys(data.method)), x)
+
+
+def _axis(field: str, title: str, **more: Any) -> dict[str, Any]:
+    return {"field": field, "type": "quantitative", "title": title, "scale": {"zero": False}, **more}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 import yaml
 
 from dgpbench.progress import metric_rows, times
-from dgpbench.report.page.frame import frame
-from dgpbench.report.page.links import Links, page_name
+from dgpbench.report.page.frame import LIBRARY, frame, vega
+from dgpbench.report.page.links import FOLDER, Links, page_name
 from dgpbench.report.page.run_charts import charts
 from dgpbench.report.runs.picture import run_name
 from dgpbench.store.differences import command, dataset_label, differences
@@ -28,7 +28,7 @@ def latest(units: Sequence[Unit]) -> list[Unit]:
 def run_list(units: Sequence[Unit], links: Links) -> str:
     """A table of all runs with links to their pages."""
     metrics = usual_metrics(units)
-    heads = ["run", "model", "settings", "split", "status", *metrics, "training s", "finished"]
+    heads = ["run", "model", *metrics, "training s", "split", "status", "settings", "finished"]
     numbers = {"split", "training s", *metrics}
     head = "".join(
         f'<th scope="col"{" class=n" if name in numbers else ""}>{escape(name)}</th>' for name in heads
@@ -52,11 +52,11 @@ def _line(unit: Unit, metrics: Sequence[str], links: Links) -> str:
     label = f"{dataset_label(record)} {record['key'][:8]}"
     cells = f'<th scope="row"><a href="{escape(links.of(unit))}">{escape(label)}</a></th>'
     cells += f'<td class="text">{escape(record["model"])}</td>'
-    cells += f'<td class="text settings">{escape(settings)}</td>'
-    cells += f'<td data-value="{record["split"]}">{record["split"]}</td>'
-    cells += f'<td class="text">{escape(record["status"])}</td>'
     for value in (*(record["metrics"].get(name) for name in metrics), training_seconds(record)):
         cells += "<td></td>" if value is None else f'<td data-value="{value!r}">{value:.4g}</td>'
+    cells += f'<td data-value="{record["split"]}">{record["split"]}</td>'
+    cells += f'<td class="text">{escape(record["status"])}</td>'
+    cells += f'<td class="text settings">{escape(settings)}</td>'
     return f'<tr class="ours">{cells}<td class="text">{escape(record["finished"][:16])}</td></tr>'
 
 
@@ -69,7 +69,7 @@ def run_page(unit: Unit) -> str:
     parts = [
         '<p><a href="../index.html">all runs</a></p>',
         _failure(record) if record["status"] != "done" else "",
-        f'<div class="charts">{"".join(drawn)}</div>' if drawn else "",
+        f'<div class="charts">{"".join(chart.html() for chart in drawn)}</div>' if drawn else "",
         f'<p class="notes">{escape(why)}</p>' if why else "",
         f"<h2>Metrics</h2>{_metrics(record)}" if record["metrics"] else "",
         "<h2>Settings that are not the default</h2>",
@@ -80,7 +80,7 @@ def run_page(unit: Unit) -> str:
         _folded("The whole config", yaml.safe_dump(_portable(record["config"]), sort_keys=False)),
     ]
     about = f"{record['inference']}, protocol {record['protocol']}: {record['status']}"
-    return frame(run_name(record), about, "", "".join(parts))
+    return frame(run_name(record), about, "", "".join(parts), library=LIBRARY)
 
 
 def _failure(record: dict) -> str:
@@ -140,6 +140,11 @@ def _portable(config: dict) -> dict:
     return {name: value for name, value in config.items() if name not in ("paths", "launcher")}
 
 
-def run_pages(units: Sequence[Unit]) -> dict[str, str]:
-    """File name (from the report's folder) to page, of the latest runs."""
-    return {page_name(unit.record["key"]): run_page(unit) for unit in latest(units)[:MOST]}
+def run_pages(units: Sequence[Unit], tell: Callable[[str], None]) -> Iterator[tuple[str, str]]:
+    """Yield file names in the report's folder and contents: pages of the latest runs and their library."""
+    chosen = latest(units)[:MOST]
+    for number, unit in enumerate(chosen, 1):
+        tell(f"page of run {number} of {len(chosen)}")
+        yield page_name(unit.record["key"]), run_page(unit)
+    if chosen:
+        yield f"{FOLDER}/{LIBRARY}", vega()

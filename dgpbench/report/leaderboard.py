@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dgpbench.papers.notes import title
-from dgpbench.papers.table import Table
 from dgpbench.report.grid import Entry, Grid, Line
 from dgpbench.report.metrics import METRICS
 from dgpbench.report.others import others_note
+from dgpbench.report.table import Table
 from dgpbench.store.seconds import training_seconds
 
 DRAWS = 2000
@@ -119,7 +118,7 @@ def board(table: Table) -> Grid:
     )
     return Grid(
         f"{table.spec.name}-board",
-        f"{title(table)}: ranks",
+        f"{table.title}: ranks",
         place.metric or "",
         ("method",),
         ("rank", "win rate", gap, "datasets", "splits", "seconds"),

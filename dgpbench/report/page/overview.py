@@ -1,0 +1,142 @@
+"""What the report opens with: which model is best, by how much, how certain that is, and what it costs."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dgpbench.report.comparison.fill import Comparison, logarithms
+from dgpbench.report.figures.frontier import quantity
+from dgpbench.report.figures.traces import trace_frame
+from dgpbench.report.leaderboard import board, by_dataset, intervals
+from dgpbench.report.page import charts
+from dgpbench.report.page.charts import Chart, group
+from dgpbench.report.table import Table
+
+SCORES = "Dot: mean over splits; thick line: standard error; thin line: 95 % interval (Student's t)."
+RANKS = "Ranks among the models that ran on the same split, with 95 % bootstrap intervals."
+TIME = "Joined: models that no other beats in both score and time."
+CURVES = "Smoothed, with the raw values behind; each line is a split."
+LEVELS = "0 is calibrated. A curve falls first where intervals are too wide and rises first where too narrow."
+
+
+class Lead(NamedTuple):
+    """The best model against the next: mean difference (positive: better), its interval, splits won."""
+
+    best: str
+    next: str
+    gap: float
+    low: float
+    high: float
+    won: int
+    pairs: int
+
+
+def overview(comparison: Comparison, name: str) -> str:
+    """Return the answer in a few numbers, then the charts behind it."""
+    table = comparison.table
+    label, models = quantity(table), table.spec.columns
+    many = comparison.metric.better is not None
+    html = tiles(comparison) if many else ""
+    first = [*charts.ranks(table), *charts.heat(table, comparison.metric.title)] if many else []
+    html += group(f"{name}-models", "Models by datasets", first, RANKS)
+    html += group(
+        f"{name}-scores", f"{comparison.metric.title} by dataset", charts.scores(table, label), SCORES
+    )
+    html += group(
+        f"{name}-seconds", "Score against training time", charts.seconds(table, label), TIME, models
+    )
+    return html
+
+
+def behaviour(comparison: Comparison, name: str) -> str:
+    """Return calibration and training curves."""
+    table, models = comparison.table, comparison.table.spec.columns
+    found = group(f"{name}-calibration", "Calibration", charts.calibration(table), LEVELS, models)
+    return found + group(f"{name}-curves", "Training curves", _curves(comparison), CURVES, models)
+
+
+def _curves(comparison: Comparison) -> list[Chart]:
+    cells = comparison.table.cells.items()
+    names = {u.record["key"]: at for at, cell in cells for u in cell.units if u.record["status"] == "done"}
+    units = [u for _, cell in cells for u in cell.units if u.record["key"] in names]
+    data = trace_frame(units, named=lambda record: names[record["key"]])
+    return charts.training(data, comparison.table.spec.columns)
+
+
+def lead(comparison: Comparison) -> Lead | None:
+    """Return how far the best model is ahead of the next on common splits; None if none are common."""
+    lines = [line for line in board(comparison.table).data.to_dict("records") if np.isfinite(line["rank"])]
+    if len(lines) < 2:
+        return None
+    best, other = (str(line["method"]) for line in lines[:2])
+    wide = logarithms(comparison).frame().pivot(index=["row", "split"], columns="column", values="value")
+    gaps = (wide[best] - wide[other]).dropna()
+    if gaps.empty:
+        return None
+    values = gaps.to_numpy(float)[:, None] * (-1.0 if comparison.metric.better == "lower" else 1.0)
+    rows = gaps.index.get_level_values("row").to_numpy()
+    low, high = intervals(values, rows)
+    return Lead(
+        best, other, by_dataset(values, rows)[0], low[0], high[0], int((values > 0).sum()), len(values)
+    )
+
+
+def tiles(comparison: Comparison) -> str:
+    """Return the answers as tiles: the best model, its lead, how certain it is, what it costs."""
+    table, metric = comparison.table, comparison.metric
+    found = {line["method"]: line for line in pd.DataFrame(board(table).data).to_dict("records")}
+    ahead = lead(comparison)
+    if ahead is None:
+        few = (
+            "No two models have runs on the same split yet, so that none can be called better; "
+            "dgpbench compare --run adds what is missing."
+        )
+        return f'<p class="notes">{escape(few)}</p>'
+    best, other = found[ahead.best], found[ahead.next]
+    sure = ahead.low > 0
+    unit = metric.units.partition(",")[0] if not metric.ratio else ""
+    amounts = [_amount(v, metric.ratio) for v in (ahead.gap, ahead.low, ahead.high)]
+    sets = f"{best['datasets']} dataset{'s' if best['datasets'] > 1 else ''}"
+    verdict = "clear" if sure else "not clear"
+    answers = [
+        ("Best", ahead.best, f"average rank {best['rank']:.2f} of {len(found)} models on {sets}"),
+        ("Lead", f"{amounts[0]} {unit}".strip(), f"{metric.title} over the next, {ahead.next}"),
+        (
+            "Certainty",
+            verdict,
+            f"95 % interval {amounts[1]} to {amounts[2]}; better on {ahead.won} of {ahead.pairs} splits",
+        ),
+    ]
+    if best["seconds"] is not None and np.isfinite(best["seconds"]):
+        times = (
+            f"{best['seconds'] / other['seconds']:.2g} times that of {ahead.next}" if other["seconds"] else ""
+        )
+        answers.append(
+            ("Cost", f"{best['seconds']:.3g} s", f"training per run (median); {times}".rstrip("; "))
+        )
+    inside = "".join(
+        f"<div><dt>{escape(head)}</dt><dd><strong>{escape(value)}</strong><span>{escape(more)}</span></dd></div>"
+        for head, value, more in answers
+    )
+    return f'<dl class="tiles">{inside}</dl>'
+
+
+def _amount(value: float, ratio: bool) -> str:
+    """A difference with its sign; of errors, as a share of the smaller."""
+    return f"{np.expm1(value):+.1%}" if ratio else f"{value:+.3g}"
+
+
+def table_charts(table: Table, kind: str, name: str, title: str) -> str:
+    """Return the charts that show what a table's figure of this kind shows; none for other kinds."""
+    label, models = quantity(table), table.spec.columns
+    if kind == "dots":
+        return group(name, title, charts.scores(table, label), SCORES)
+    if kind == "ranks":
+        return group(name, title, charts.ranks(table), RANKS)
+    if kind == "frontier":
+        return group(name, title, charts.seconds(table, label), TIME, models)
+    return group(name, title, charts.calibration(table), LEVELS, models) if kind == "calibration" else ""
