@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dgpbench.papers.cells import Cell
-from dgpbench.papers.notes import rule_notes, state_notes, title
+from dgpbench.papers.notes import rule_notes, state_notes
 from dgpbench.papers.numbers import bold_columns, cell_frame
 from dgpbench.papers.published import Published
 from dgpbench.papers.table import Table
@@ -42,7 +42,7 @@ def side_by_side(table: Table, show: str = "both") -> Grid:
     notes = [*rule_notes(table, sides), *spec.notes, *state_notes(table, idle)]
     return Grid(
         spec.name,
-        title(table),
+        table.title,
         spec.units,
         (row_head(table), ""),
         spec.columns,
