@@ -223,7 +223,10 @@ DATA = {
     "mfdgp": ["dataset=mf_sine"],
     "alignment": ["dataset=shifted_sincs"],
     "logistic": ["dataset=gaussians3", "protocol.train_rows=12"],
-    **dict.fromkeys(("ep_gpc", "gfitc"), ["dataset=csv", "dataset.path=two.csv", "dataset.target=y"]),
+    **dict.fromkeys(
+        ("ep_gpc", "gfitc"),
+        ["dataset=csv", "dataset.path=two.csv", "dataset.target=y", "dataset.task=binary"],
+    ),
 }
 
 
@@ -233,7 +236,7 @@ def test_what_composes_runs(model, tmp_path, monkeypatch):
     from dgpbench.experiment import run_unit
 
     monkeypatch.chdir(tmp_path)
-    rows = [f"{x},{'yes' if x % 3 else 'no'}" for x in range(20)]
+    rows = [f"{x},{x % 3 // 2}" for x in range(20)]
     (tmp_path / "two.csv").write_text("\n".join(["x,y", *rows]))
     words = [f"model={model}", *TINY, *DATA.get(model, ["dataset=snelson1d", "protocol.train_rows=12"])]
     words += [f"paths.{name}={tmp_path}/{name}" for name in ("results", "datasets")]
