@@ -138,8 +138,7 @@ def _overview() -> str:
             "  dgpbench run model=dgp3 dataset=kin8nm",
             "  dgpbench run model=sgp dataset=boston split=3 budget.steps=2000 model.num_inducing=50",
             "  dgpbench run experiment=dsvi2017_dgp2 dataset=energy",
-            "  dgpbench run --help models          what each option is",
-            "  dgpbench run --help settings        all name=value fields with their defaults",
+            "  dgpbench run --help models    what each option is; --help settings: all fields",
         ]
     )
 

@@ -146,7 +146,7 @@ TABLE = {  # command -> words of its one line
     "sweep launcher=local,slurm": "one sweep has one launcher, tracker and results folder",
     "run tracker=mlfow": "unknown tracker 'mlfow'; did you mean 'mlflow'?",
     "run tracker.uri=x": "unknown key 'tracker.uri'",
-    "run tracker=wandb tracker.mode=off": "tracker.mode=off is not allowed; tracker.mode must be one of",
+    "run tracker=wandb tracker.mode=off": "tracker.mode=off is not allowed; did you mean 'offline'?",
     "sweep tracker=none,mlflow": "one sweep has one launcher, tracker and results folder",
     "sweep --retry never": "invalid choice: 'never'",
     "run model=linear inference=sghmc": "is fitted in closed form and has no use for inference=sghmc",
