@@ -40,6 +40,7 @@ VERBS = {
     "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
     "perf": ("dgpbench.cli.perf", "measure training steps beside GPflow, GPflux and GPyTorch"),
+    "check": ("dgpbench.cli.check", "try your own model or inference method on twenty rows"),
     "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
     "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
 }
@@ -64,11 +65,23 @@ class Parser(argparse.ArgumentParser):
 def entry() -> None:
     """Run the command of this process and end with its exit code; `run` in a process of its own."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before any verb, or a user's model, loads TensorFlow
+    _open_closed_streams()
     if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
         from dgpbench.cli.supervise import supervised
 
         sys.exit(supervised(sys.argv[2:], main))
     sys.exit(main())
+
+
+def _open_closed_streams() -> None:
+    """Point closed standard streams (`>&-`) to /dev/null: files opened later must not get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # takes the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -134,7 +147,7 @@ def run_verb(verb: str, argv: list[str]) -> int:
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
             name = word.lstrip("-")
-            takes_overrides = verb in ("run", "sweep", "tune", "active")
+            takes_overrides = verb in ("run", "sweep", "tune", "active", "check")
             hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if takes_overrides else ""
             raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
         words.append(word)
