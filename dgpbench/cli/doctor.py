@@ -43,7 +43,8 @@ def add_parser(subparsers) -> None:
         "doctor",
         help="check this machine and installation",
         description="Check versions, devices, threads, folders, the data mirror, a small model's numbers "
-        "against a closed form, and the compiler by compiling and timing a training step. Exit code 1 if something is broken.",
+        "against a closed form, and the compiler by compiling and timing a training step. Exit code 1 if "
+        "something is broken.",
     )
 
 

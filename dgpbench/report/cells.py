@@ -27,9 +27,9 @@ class Cell:
 
     place: Place
     published: Published | None = None
-    expected: int | None = None  # splits; None where ours cannot be had
+    expected: int | None = None  # splits; None where ours is not available
     wanted: tuple[int, ...] | None = None  # which splits; None for the first `expected`
-    absent: str | None = None  # why ours cannot be had
+    absent: str | None = None  # why ours is not available
     config_key: str | None = None
     values: dict[int, float] = field(default_factory=dict)
     w: dict[int, float] = field(default_factory=dict)  # median Shapiro W by split

@@ -86,7 +86,7 @@ class FigureSpec:
     draws: int = 25  # of the functions of each run
     needs: str = ""  # what else to say where there are no records
     asked: bool = False  # drawn if asked for by name only: it trains, for up to some minutes
-    lacks: str = ""  # why nothing is drawn: a diagram, a reprint, data that cannot be had
+    lacks: str = ""  # why nothing is drawn: a diagram, a reprint, data that is not available
     same: str = ""  # the figure that is the same in another document
 
     @property
