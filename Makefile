@@ -126,7 +126,7 @@ docs: $(DOCS)  ## the documentation site, site/index.html (Python 3.11 or later)
 repro: $(STAMP)  ## run the published tables' cells, in the order of cells.txt, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
-# GPflux and GPyTorch are measured in environments of their own; one that cannot be had is left out with a note.
+# GPflux and GPyTorch are measured in environments of their own; one that is not available is left out with a note.
 PERF_ENVS := $(or $(DGPBENCH_PERF_ENVS),.perf-envs)
 PEER_gpflux := tensorflow==2.21.0 gpflux==0.4.5 tf_keras==2.21.0
 PEER_gpytorch := torch==2.13.0 gpytorch==1.15.2

@@ -124,7 +124,7 @@ def measure(
     """The curves of all systems in turn on each split of each dataset; those in `kept` are not made again."""
     runs = []
     targets = {dataset: None if choice else published(dataset) for dataset in datasets}
-    for dataset in datasets:  # what cannot be had is known before anything is trained
+    for dataset in datasets:  # what is not available is known before anything is trained
         load_split(compose([*SHARED, f"dataset={dataset}", *extra]))
     for dataset, target in targets.items():
         for split in range(splits) if choice else typical_splits(dataset, splits):

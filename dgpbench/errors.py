@@ -1,6 +1,7 @@
 """The one exception that means "the user can fix this": one clear line, exit code 2, no traceback."""
 
 import errno
+import inspect
 import re
 from pathlib import Path
 
@@ -22,6 +23,10 @@ def disk_fault(error: OSError) -> str:
 
 class UserError(Exception):
     """Bad input. The message says what was wrong, what is allowed and what to do."""
+
+
+class ModelError(ValueError):
+    """A model broke its contract. The message says where, what came and what was expected."""
 
 
 class Diverged(Exception):
@@ -56,18 +61,37 @@ def message(error: BaseException) -> str:
 
 
 def in_user_file(error: BaseException) -> str:
-    """' (mine.py, line 12, in fit)': the last place of an error in a file of the user's own; '' if none is.
+    """Return ' (mine.py, line 12, in fit)', the last place of an error in a file of the user, or ''."""
+    place = user_place(error)
+    return f" ({place[0]}, line {place[1]}, in {place[2]})" if place else ""
 
-    Files of this package and of installed ones are not the user's.
+
+def user_place(error: BaseException) -> tuple[str, int, str] | None:
+    """Return file name, line and function of the last place of an error in a file of the user.
+
+    Files of this package and of installed packages are not the user's.
     """
     places, trace = [], error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         places.append((code.co_filename, trace.tb_lineno, code.co_name))
         trace = trace.tb_next
-    places += TRACED.findall(str(error))
-    own = [(name, line, where) for name, line, where in places if _is_users(Path(name))]
-    return f" ({Path(own[-1][0]).name}, line {own[-1][1]}, in {own[-1][2]})" if own else ""
+    places += [(name, int(line), where) for name, line, where in TRACED.findall(str(error))]
+    own = [(Path(name).name, line, where) for name, line, where in places if _is_users(Path(name))]
+    return own[-1] if own else None
+
+
+def source_of(thing: object) -> str:
+    """Return 'mine.py:14: ', where a class, function or method of the user begins; '' if it is not theirs."""
+    try:
+        if not isinstance(thing, type):
+            code = inspect.unwrap(thing).__code__  # type: ignore[arg-type]  # else AttributeError
+            file, line = code.co_filename, code.co_firstlineno
+        else:
+            file, line = inspect.getfile(thing), inspect.getsourcelines(thing)[1]
+    except (AttributeError, TypeError, OSError):
+        return ""
+    return f"{Path(file).name}:{line}: " if _is_users(Path(file)) else ""
 
 
 def _is_users(path: Path) -> bool:

@@ -24,7 +24,16 @@ from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.engine.stopping import StopRule
-from dgpbench.errors import DISK_FAULTS, Diverged, Interrupted, UserError, disk_fault, in_user_file, message
+from dgpbench.errors import (
+    DISK_FAULTS,
+    Diverged,
+    Interrupted,
+    ModelError,
+    UserError,
+    disk_fault,
+    in_user_file,
+    message,
+)
 from dgpbench.evaluate import Evaluation, Progress, evaluate
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
@@ -38,16 +47,23 @@ from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
 from dgpbench.store.write import PARAMS, ensure_writable, write_unit
 
+MAX_NOTE, MAX_NOTES = 1000, 100  # characters and lines that stay of the notes of a record that is too large
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
 
 
 def run_unit(
-    cfg: dict, *, force: bool = False, reporter=None, stopped: Callable[[], Interrupted | None] = lambda: None
+    cfg: dict,
+    *,
+    force: bool = False,
+    reporter=None,
+    stopped: Callable[[], Interrupted | None] = lambda: None,
+    trial: Callable[[dict], None] = lambda cfg: None,
 ) -> tuple[Unit, bool]:
-    """Train, evaluate and record what `cfg` describes; returns the unit and whether it was done before.
+    """Train, evaluate and record what `cfg` describes; return the unit and whether it was done before.
 
     A failure of any kind is recorded with its reason. UserError and Interrupted are raised to the caller.
-    `stopped`: what a signal's handler has raised, which native code under import turns into other errors.
+    `stopped` returns what a signal's handler has raised, which native code under import turns into other
+    errors. `trial` is called before training; what it raises is recorded like an error of `fit`.
     """
     reporter, notes = reporter or Silent(), []
     note = _collector(notes, reporter)
@@ -66,7 +82,7 @@ def run_unit(
     key = run_key(cfg, split.data_hash)
     if timed and (done := _done(cfg, split)) and not force:
         return done, True
-    run = _context(cfg, key, split.n_train, note, reporter)
+    run = context(cfg, key, split.n_train, note, reporter)
     if force:
         run.forget()
     facts = _facts(cfg, split, model, key)
@@ -77,7 +93,7 @@ def run_unit(
     with Tracking(cfg, note) as tracking:
         tracking.start(key, run.folder)
         run.log = tracking.log
-        unit = _trained(cfg, split, model, run, facts, notes, force, stopped)
+        unit = _trained(cfg, split, model, run, facts, notes, force, stopped, trial)
         tracking.finish(unit.record["status"], unit.record["metrics"], unit.record["files"])
     return unit, False
 
@@ -91,6 +107,7 @@ def _trained(
     notes: list[str],
     force: bool,
     stopped: Callable[[], Interrupted | None],
+    trial: Callable[[dict], None],
 ) -> Unit:
     """Train and evaluate a model and store the record, of whatever kind; return its unit."""
     note, reporter = run.note, run.reporter
@@ -99,6 +116,7 @@ def _trained(
     outcome, companions = {"status": "done"}, {}
     try:
         with _same_folder():
+            trial(cfg)
             trained = model.fit(split, run)
             outcome |= _training(trained)
             reporter.stop()
@@ -120,7 +138,7 @@ def _trained(
         raise
     except Diverged as error:
         outcome = {"status": "diverged", "reason": str(error), "training": {"recoveries": run.recoveries}}
-    except Exception as error:  # whatever a model does wrong is a fact about the unit, not about the harness
+    except (Exception, SystemExit) as error:  # what a model does wrong is a fact about the unit
         if interrupted := error if isinstance(error, Interrupted) else stopped():
             facts |= {"status": "interrupted", "reason": str(interrupted)}
             _write(cfg, facts, began, notes, {}, force)
@@ -128,7 +146,10 @@ def _trained(
         if isinstance(error, OSError) and error.errno in DISK_FAULTS:
             raise UserError(disk_fault(error)) from error
         outcome = _failure(error)
-    unit = _write(cfg, facts | outcome, began, notes, companions, force)
+    try:
+        unit = _write(cfg, facts | outcome, began, notes, companions, force)
+    except (ValueError, RecursionError) as error:  # a model may return what no record or file can hold
+        unit = _write_rest(cfg, facts | outcome | _unstored(error, outcome), began, notes, companions)
     if unit.record["status"] == "done":
         run.forget()
     return unit
@@ -144,11 +165,36 @@ def _same_folder() -> Iterator[None]:
         os.chdir(here)
 
 
-def _failure(error: Exception) -> dict:
+def _failure(error: BaseException) -> dict:
     kind = type(error).__name__
     status = "oom" if kind in OUT_OF_MEMORY else "failed"
     reason = f"{kind}: {message(error)}{in_user_file(error)}"
+    if isinstance(error, ModelError):
+        reason = message(error)
+    elif isinstance(error, SystemExit):
+        reason = f"the model called sys.exit({error.code!r}){in_user_file(error)}"
     return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+
+
+def _unstored(error: Exception, outcome: dict) -> dict:
+    """Return the changed fields of a finished run that cannot be stored: metrics and plain numbers stay."""
+    numbers = (int, float, type(None))
+    training = {k: v for k, v in outcome.get("training", {}).items() if isinstance(v, numbers)}
+    return {
+        **_failure(error),
+        "status": "failed",
+        "reason": f"cannot be stored: {message(error)}",
+        "training": training,
+    }
+
+
+def _write_rest(cfg: dict, fields: dict, began: float, notes: list[str], companions: dict) -> Unit:
+    """Store a failed run with short notes and its files, or without files if they cannot be stored."""
+    short = [text[:MAX_NOTE] for text in notes[:MAX_NOTES]]
+    try:
+        return _write(cfg, fields, began, short, companions, False)
+    except ValueError:
+        return _write(cfg, fields, began, short, {}, False)
 
 
 def _done(cfg: dict, split: Split) -> Unit | None:
@@ -302,7 +348,8 @@ def _with_machine(cfg: dict, model) -> dict:
     return cfg | {"device": describe_device(model), "threads": getattr(model, "threads", None)}
 
 
-def _context(cfg: dict, key: str, rows: int, note, reporter) -> RunContext:
+def context(cfg: dict, key: str, rows: int, note: Callable[[str], None], reporter: Silent) -> RunContext:
+    """Return what `fit` is told about a run with `rows` training rows."""
     engine, budget = cfg["engine"], budget_of(cfg)
     return RunContext(
         key=key,

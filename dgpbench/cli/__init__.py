@@ -10,14 +10,28 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from itertools import pairwise
 
 from dgpbench import __version__
 from dgpbench.cli.registry import VERBS, commands
-from dgpbench.config.suggest import did_you_mean
+from dgpbench.config.suggest import ALIASES, nearest
 from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.plain_text import visible
 
+SYNONYMS = {  # of commands
+    **dict.fromkeys(("train", "fit", "start", "execute"), "run"),
+    **dict.fromkeys(("list", "ls", "results", "runs"), "show"),
+    **dict.fromkeys(("evaluate", "eval", "score", "metrics", "test"), "rescore"),
+    **dict.fromkeys(("benchmark", "grid", "batch", "multirun"), "sweep"),
+    **dict.fromkeys(("optimize", "optimise", "search", "hpo"), "tune"),
+    **dict.fromkeys(("datasets", "dataset", "download", "fetch"), "data"),
+    **dict.fromkeys(("draw", "chart", "visualize", "visualise"), "plot"),
+    **dict.fromkeys(("validate", "lint"), "check"),
+    **dict.fromkeys(("clean", "purge"), "gc"),
+    **dict.fromkeys(("info", "diagnose", "env"), "doctor"),
+    **dict.fromkeys(("models", "model", "inference", "settings"), "run --help"),
+}
 COMPLETE = "_complete"
 WORDS = ("overrides", "filters", "names")  # the verbs' positional arguments, of any number
 PLACE_ERRORS = (errno.ENOENT, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
@@ -39,11 +53,23 @@ class Parser(argparse.ArgumentParser):
 def entry() -> None:
     """Run the command of this process and end with its exit code; `run` in a process of its own."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before any verb, or a user's model, loads TensorFlow
+    _open_closed_streams()
     if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
         from dgpbench.cli.supervise import supervised
 
         sys.exit(supervised(sys.argv[2:], main))
     sys.exit(main())
+
+
+def _open_closed_streams() -> None:
+    """Point closed standard streams (`>&-`) to /dev/null: files opened later must not get their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # takes the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,8 +122,28 @@ def _dispatch(argv: list[str]) -> int:
         print(f"dgpbench {__version__}")
         return 0
     if verb not in VERBS and verb not in commands():
-        raise UserError(f"unknown command '{verb}'{did_you_mean(verb, commands())}")
+        hint = _meant(argv)
+        raise UserError(
+            f"unknown command '{verb}'{hint}{'' if hint[-1:] == '?' else ';'} `dgpbench --help` lists all"
+        )
     return run_verb(verb, argv)
+
+
+def _meant(argv: list[str]) -> str:
+    """Return the suggestion for an unknown command."""
+    word = argv[0].lower()
+    if "=" in word:
+        return f"; did you mean 'run {' '.join(argv)}'?"
+    if word in commands():
+        return f"; did you mean '{word}'?"
+    if word in SYNONYMS:
+        return f"; did you mean '{SYNONYMS[word]}{' ' + word if word in ('models', 'settings') else ''}'?"
+    if guess := nearest(word, commands()):
+        return f"; did you mean '{guess}'?"
+    from dgpbench.config.tree import setting_of
+
+    meant = setting_of(word)
+    return f"; did you mean 'run {meant}'?" if meant else ""
 
 
 def run_verb(verb: str, argv: list[str]) -> int:
@@ -108,17 +154,41 @@ def run_verb(verb: str, argv: list[str]) -> int:
             raise UserError(f"{name} is empty; give it a value or leave it out; see `dgpbench {verb} --help`")
     module = importlib.import_module((VERBS.get(verb) or commands()[verb])[0])
     parser = Parser(prog="dgpbench")
-    module.add_parser(parser.add_subparsers(dest="verb"))
+    subparsers = parser.add_subparsers(dest="verb")
+    module.add_parser(subparsers)
+    known = [name for name in subparsers.choices[verb]._option_string_actions if name.startswith("--")]
+    for word in argv[1:]:
+        if re.fullmatch("-[a-z]{3,}(=.*)?", word):  # which argparse takes for -m with a value
+            raise UserError(_unknown(verb, word, argv, known))
     args, rest = parser.parse_known_args(argv)
     words = next((getattr(args, name) for name in WORDS if hasattr(args, name)), None)
     for word in rest:  # name=value after an option, which argparse leaves over
         if word.startswith("-") or words is None:
-            name = word.lstrip("-")
-            takes_overrides = verb in ("run", "sweep", "tune", "active")
-            hint = f"; overrides are written {name.partition('=')[0]}=VALUE" if takes_overrides else ""
-            raise UserError(f"unknown argument '{word}'{hint}; see `dgpbench {verb} --help`")
+            raise UserError(_unknown(verb, word, argv, known))
         words.append(word)
     return module.main(args)
+
+
+def _unknown(verb: str, word: str, argv: list[str], known: list[str]) -> str:
+    """Return the message for an argument that a verb does not have, with the setting or option meant."""
+    name, equals, value = word.lstrip("-").partition("=")
+    takes = verb in ("run", "sweep", "tune", "active", "check", "compare")
+    hint = ""
+    if guess := get_close_matches(f"--{name}", known, 1, 0.8):
+        hint = f"; did you mean '{guess[0]}'?"
+    elif takes and len(name) > 1:
+        from dgpbench.config.tree import groups, main_fields
+
+        after = argv[argv.index(word) + 1 : argv.index(word) + 2] if word in argv else []
+        value = value if equals else after[0] if after and not re.search("^-|=", after[0]) else ""
+        name = name.replace("-", "_")
+        fields = [field for field, *_ in main_fields()]
+        tails = [field for field in fields if name in (field, field.rpartition(".")[2])]
+        field = name if name in groups() else ALIASES.get(name, tails[0] if tails else None)
+        hint = f"; overrides are written {name if field else 'name'}=VALUE"
+        if field and (value or field != name):
+            hint += f": did you mean '{field}={value or 'VALUE'}'?"
+    return f"unknown argument '{word}'{hint}{'' if hint[-1:] == '?' else ';'} see `dgpbench {verb} --help`"
 
 
 def _overview() -> str:

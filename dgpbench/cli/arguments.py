@@ -19,6 +19,13 @@ def add_config_dir(parser: argparse.ArgumentParser, about: str = OWN_OPTIONS, sh
     parser.add_argument(*names, action="append", default=[], metavar="DIR", help=about)
 
 
+def add_no_check(parser: argparse.ArgumentParser) -> None:
+    """Add --no-check, which skips the trial of user models."""
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not try your own models on 20 rows before the first run"
+    )
+
+
 def add_allow(parser: argparse.ArgumentParser, about: str) -> None:
     """Add --allow, the packages whose code may be called."""
     parser.add_argument(

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dgpbench.cli.arguments import add_config_dir, add_source_arguments, reference_of
+from dgpbench.cli.arguments import add_config_dir, add_no_check, add_source_arguments, reference_of
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.render import FORMATS
@@ -64,6 +64,7 @@ def add_parser(subparsers) -> None:
         help=f"also draw it: all of {', '.join(PLOTS)}, or those named; PNG, PDF and CSV files",
     )
     parser.add_argument("-o", "--output", metavar="DIR", help="folder of the plots (default: figures)")
+    add_no_check(parser)
     add_config_dir(parser)
     add_source_arguments(parser)
 
@@ -161,6 +162,7 @@ def _run(args: argparse.Namespace, results: Path) -> None:
 
     where = [f"paths.results={results}"] if args.results else []
     options = {"retry": "missing", "dry_run": False, "detach": False, "verbose": 0, "quiet": False}
+    options["no_check"] = args.no_check
     words = [*args.overrides, *where]
     with redirect_stdout(sys.stderr):
         sweep.main(argparse.Namespace(overrides=words, config_dir=args.config_dir, **options))

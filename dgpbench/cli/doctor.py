@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,6 +33,7 @@ PACKAGES = (
 FAST_FLOAT64 = ("P100", "V100", "A100", "A30", "H100", "H200", "GH200", "B200", "MI")
 THREAD_LIMITS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 LOW_SPACE = 2 << 30
+COMPILE_SECONDS = 120
 TF32_ERROR = 3e-5  # float32 has 1e-6, TF32 3e-4
 Check = tuple[str, str, str]  # status, name, text
 
@@ -39,14 +42,15 @@ def add_parser(subparsers) -> None:
     subparsers.add_parser(
         "doctor",
         help="check this machine and installation",
-        description="Check versions, devices, threads, folders, the data mirror, and a small model's numbers "
-        "against a closed form. Exit code 1 if something is broken.",
+        description="Check versions, devices, threads, folders, the data mirror, a small model's numbers "
+        "against a closed form, and the compiler by compiling and timing a training step. Exit code 1 if "
+        "something is broken.",
     )
 
 
 def main(args: argparse.Namespace) -> int:
     broken = 0
-    for check in (_versions, _folders, _mirror, _machine, _self_check):
+    for check in (_versions, _folders, _mirror, _machine, _self_check, _training_step):
         for status, name, text in _guarded(check):
             broken += status == BROKEN
             print(f"{status:<6}  {name:<22}  {text}", flush=True)
@@ -169,3 +173,28 @@ def _self_check() -> Iterator[Check]:
         got, exact = check()
         text = f"{what} {got:.8f}, closed form {exact:.8f}, {time.perf_counter() - began:.1f} s"
         yield OK if abs(got - exact) < 1e-6 * abs(exact) else BROKEN, name, text
+
+
+def _training_step() -> Iterator[Check]:
+    """Compile and time a training step, in a separate process that a broken compiler may end."""
+    from dgpbench.sweep.process import SAFE_PATH
+
+    package = str(Path(__file__).resolve().parents[2])
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))}
+    command = [sys.executable, *SAFE_PATH, "-m", "dgpbench.cli.selfcheck"]
+    fix = "engine.xla=false trains without it, more slowly"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS, env=env)
+    except subprocess.TimeoutExpired:
+        yield BROKEN, "compiler", f"XLA compiled no training step in {COMPILE_SECONDS} s; {fix}"
+        return
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        how = f"exit code {done.returncode}: {said[-1][:300]}"
+        yield BROKEN, "compiler", f"XLA cannot compile a training step ({how}); {fix}"
+        return
+    got = json.loads(done.stdout.splitlines()[-1])
+    timed = f"{got['milliseconds']:.2f} ms per step after {got['compile']:.1f} s of compilation"
+    numbers = f"bound {got['compiled']:.8f}, without XLA {got['plain']:.8f}"
+    right = abs(got["compiled"] - got["plain"]) < 1e-6 * abs(got["plain"])
+    yield OK if right else BROKEN, "compiler", f"XLA training step on {got['device']}: {timed}; {numbers}"

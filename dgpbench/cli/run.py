@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from dgpbench.cli.arguments import add_config_dir
+from dgpbench.cli.arguments import add_config_dir, add_no_check
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import FAMILIES, explanation, main_fields, options
-from dgpbench.errors import UserError
+from dgpbench.errors import ModelError, UserError
+
+if TYPE_CHECKING:
+    from dgpbench.progress import Reporter
 
 GROUPS = {  # topic of --help -> group
     "models": "model",
@@ -38,6 +43,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "-m", "--multirun", action="store_true", help="the same as `dgpbench sweep` with these settings"
     )
+    add_no_check(parser)
     add_config_dir(parser, short=True)
     parser.add_argument(
         "--cfg", "-c", nargs="?", const="job", metavar="job", help="print the composed config and exit"
@@ -89,7 +95,7 @@ def main(args: argparse.Namespace) -> int:
 
     reporter = Reporter(verbosity=-1 if args.quiet else args.verbose, expects=True)
     try:
-        unit, done_before = run_unit(cfg, force=args.force, reporter=reporter)
+        unit, done_before = run_unit(cfg, force=args.force, reporter=reporter, trial=_trial(args, reporter))
     finally:
         reporter.stop()
     if done_before:
@@ -101,6 +107,23 @@ def main(args: argparse.Namespace) -> int:
     reason = " ".join(str(record.get("reason") or "no reason recorded").split())
     print(f"dgpbench: run {record['status']}: {reason}; record: {unit.path}", file=sys.stderr)
     return 1
+
+
+def _trial(args: argparse.Namespace, reporter: Reporter) -> Callable[[dict], None]:
+    """Return the trial of a user's model that precedes its training; of the package's own models there is
+    none."""
+
+    def trial(cfg: dict) -> None:
+        from dgpbench.store.trust import code_packages
+        from dgpbench.sweep.trial import ROWS, check_model
+
+        if not args.no_check and code_packages([cfg]):
+            try:
+                check_model(cfg, reporter.note)
+            except ModelError as error:
+                raise ModelError(f"{error}; found on {ROWS} rows before training (--no-check)") from None
+
+    return trial
 
 
 def _check_once(overrides: list[str]) -> None:
@@ -117,7 +140,7 @@ def _sweep(args: argparse.Namespace) -> int:
     if args.cfg or args.force:
         raise UserError("run -m is `dgpbench sweep`; there --cfg is --dry-run, and --force is --retry all")
     folders = [word for folder in args.config_dir for word in ("--config-dir", folder)]
-    options = ["-v"] * bool(args.verbose) + ["-q"] * args.quiet
+    options = ["-v"] * bool(args.verbose) + ["-q"] * args.quiet + ["--no-check"] * args.no_check
     return run_verb("sweep", ["sweep", *args.overrides, *folders, *options])
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import numpy as np
 
 N, M, JITTER = 40, 10, 1e-6
+STEPS = 50  # over which a training step is timed
 
 
 def sparse_gp_bounds() -> tuple[float, float]:
@@ -51,6 +55,53 @@ def sparse_gp_bounds() -> tuple[float, float]:
     return float(ours), float(exact)
 
 
+def training_step() -> dict[str, float | str]:
+    """Compile a training step of a sparse GP with XLA and time it.
+
+    Returns
+    -------
+    dict
+        `device`, seconds to `compile`, `milliseconds` of a compiled step, and the bound before the first step
+        as the `compiled` step and as `plain` TensorFlow compute it.
+    """
+    from dgpbench.config import compose
+    from dgpbench.config.targets import create_method
+    from dgpbench.engine.platform import choose_device, tf
+    from dgpbench.engine.spec import step_spec
+    from dgpbench.engine.trainer import Trainer
+    from dgpbench.gp.parameters import unconstrain
+    from dgpbench.gp.start import build
+    from dgpbench.inference.gradients import lower_bound
+
+    rng = np.random.RandomState(0)
+    X = rng.randn(N, 2)
+    Y = np.sin(2 * X[:, :1]) + 0.1 * rng.randn(N, 1)
+    cfg = compose(["model=sgp", "inference=fast", f"model.num_inducing={M}", "precision=float64"])
+    model, values, fixed, _ = build(cfg, X, Y, 0)
+    method = create_method(cfg)
+    bound = method.bound(model)
+    raw = unconstrain(values, bound.constraints())
+    device = choose_device("auto")
+    trainer = Trainer(step_spec(cfg, bound, method.update(bound), raw, fixed, N, True, 1, device))
+    trainer.reset(raw, method.rates(), seed=0, num_data=N, jitter=JITTER, data=(X, Y))
+    began = time.perf_counter()
+    compiled = trainer.run(0, np.zeros((1, 0), np.int32))["bound_last"]
+    middle = time.perf_counter()
+    trainer.run(1, np.zeros((STEPS, 0), np.int32))
+    ended = time.perf_counter()
+    tensors = {name: tf.constant(value) for name, value in raw.items()}
+    columns = tf.constant(X.T), tf.constant(Y.T), tf.zeros((0, N), tf.float64)
+    jitter = tf.constant(JITTER, tf.float64)
+    plain = lower_bound(bound, tensors, *columns, num_data=N, jitter=jitter)
+    return {
+        "device": device,
+        "compile": middle - began,
+        "milliseconds": 1000 * (ended - middle) / STEPS,
+        "compiled": float(compiled),
+        "plain": float(plain),
+    }
+
+
 def exact_gp_evidence() -> tuple[float, float]:
     """Log evidence of an exact GP by GPflow's GPR, as model=gpr has it, and in closed form."""
     from dgpbench.engine.platform import tf  # isort: skip  (before GPflow starts TensorFlow)
@@ -84,3 +135,7 @@ def leapfrog() -> tuple[float, float]:
     once = np.array([[1 - step**2 / 2, step], [-step + step**3 / 4, 1 - step**2 / 2]])
     exact = np.linalg.matrix_power(once, count) @ [start, momentum]
     return float(end), float(exact[0])
+
+
+if __name__ == "__main__":  # a process of its own: a broken compiler may end it
+    print(json.dumps(training_step()))

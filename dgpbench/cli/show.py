@@ -107,9 +107,11 @@ def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:
     names = [name for word in wanted for name in word.split(",") if name]
     if "all" in names:
         return known
+    names = [full if (full := f"test_{name}") in known else name for name in names]
     for name in names:
         if units and name not in known:
-            hint = did_you_mean(name, known) or f"; they have {', '.join(known)}"
+            short = did_you_mean(name, [full.removeprefix("test_") for full in known])
+            hint = did_you_mean(name, known) or short or f"; they have {', '.join(known)}"
             raise UserError(f"no metric '{name}' in these records{hint}")
     return names or usual_metrics(units)
 

@@ -1,4 +1,4 @@
-"""`dgpbench run` in a process of its own: if that dies (a crash, no memory), its end is recorded."""
+"""`dgpbench run` in a child process: if that dies (a crash, no memory, os._exit), its end is recorded."""
 
 from __future__ import annotations
 
@@ -11,19 +11,29 @@ FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def supervised(arguments: Sequence[str], work: Callable[[], int]) -> int:
-    """The exit code of `work`, called in a child process; 1 if that was killed or crashed."""
+    """Return the exit code of `work`, called in a child process; 1 if the child died before `work` ended."""
     from dgpbench.sweep.death import death, oom_kills
 
     before, parent = oom_kills(), os.getpid()
+    receiver, sender = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(receiver)
         _end_with(parent)
-        return work()
+        try:
+            return work()
+        finally:
+            os.write(sender, b".")  # os._exit, which a model may call, skips this
+    os.close(sender)
     code = _wait(child)
-    if code >= 0:
+    os.set_blocking(receiver, False)  # a process that the model left behind may hold the other end
+    with os.fdopen(receiver, "rb") as pipe:
+        ended = pipe.read(1)
+    if code >= 0 and ended:
         return code
     status, reason = death(code, oom_kills() - before)
-    print(f"dgpbench: run {status}: {reason.removesuffix('; its log says more')}", file=sys.stderr)
+    reason = reason.removesuffix("; its log says more")
+    print(f"dgpbench: run {status}: {reason}", file=sys.stderr)
     try:
         print(f"record: {_record(arguments, status, reason)}", file=sys.stderr)
     except Exception as error:  # noqa: BLE001 - without a record the line above is what there is
@@ -53,7 +63,7 @@ def _end_with(parent: int) -> None:
 
 
 def _record(arguments: Sequence[str], status: str, reason: str):
-    """Store how the run ended; returns where."""
+    """Record the outcome of a run and return the record's path."""
     from dgpbench.cli import Parser
     from dgpbench.cli.run import add_parser
     from dgpbench.config import compose
@@ -67,4 +77,4 @@ def _record(arguments: Sequence[str], status: str, reason: str):
     cfg = compose([*args.overrides, *words], args.config_dir)
     one = [*overrides, f"split={cfg['split']}", f"seed={cfg['seed']}"]
     plan = make_plan(one, args.config_dir, fetch=False, note=lambda text: None)
-    return record_outcome(plan, 0, status, reason.removesuffix("; its log says more")).path
+    return record_outcome(plan, 0, status, reason).path

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from dgpbench.cli.arguments import add_config_dir, note_of
+from dgpbench.cli.arguments import add_config_dir, add_no_check, note_of
 from dgpbench.config.tree import conf_dir, fields, options
 from dgpbench.errors import UserError
 
@@ -37,6 +37,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="show the plan and what it would cost")
     parser.add_argument("--detach", action="store_true", help="return once the sweep is started or submitted")
+    add_no_check(parser)
     add_config_dir(parser, short=True)
     parser.add_argument("-v", "--verbose", action="count", default=0, help="a line for every unit")
     parser.add_argument("-q", "--quiet", action="store_true", help="print the final table only")
@@ -55,6 +56,10 @@ def main(args: argparse.Namespace) -> int:
     states = observer.look()
     todo = to_run(states, args.retry)
     note(f"sweep {plan.name}: {len(plan.units):,} units: {counts(states)}; {len(todo):,} to run")
+    if todo and not args.no_check:
+        from dgpbench.sweep.trial import check_models
+
+        check_models(plan, todo, note, build_only=args.dry_run)
     if args.dry_run:
         return _dry_run(plan, states, todo)
     if plan.launcher.name == "local" and args.retry != "none":  # their process may be about to let them go
@@ -96,6 +101,7 @@ def _dry_run(plan, states: dict, todo: list[int]) -> int:
 def _detach(plan, args) -> int:
     """Start the same command in a process of its own, its output in the sweep's folder."""
     command = [sys.executable, "-m", "dgpbench", "sweep", *args.overrides, "--retry", args.retry]
+    command += ["--no-check"]  # it has been done
     for folder in args.config_dir:
         command += ["--config-dir", folder]
     log = plan.home / "sweep.log"

@@ -15,8 +15,16 @@ from dgpbench.config.quick import quick
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.standard import settle
-from dgpbench.config.suggest import did_you_mean
-from dgpbench.config.tree import FAMILIES, config_folders, groups, member, options
+from dgpbench.config.suggest import did_you_mean, file_hint
+from dgpbench.config.tree import (
+    FAMILIES,
+    config_folders,
+    default_options,
+    groups,
+    member,
+    options,
+    setting_of,
+)
 from dgpbench.errors import UserError
 
 NAME = re.compile(r"[\w/@-]+(\.[\w@-]+)*")
@@ -146,6 +154,10 @@ def _unreadable(text: str, reason: str) -> str:
     name, _, value = text.partition("=")
     if not NAME.fullmatch(name):
         return "; names are written like model or model.kernel, with no blank before ="
+    if parts := re.fullmatch(r"([\w.]*)[, ]+([\w.]+=.*)", value):
+        return f"; separate settings by blanks, without commas or quotes: {name}={parts[1]} {parts[2]}"
+    if value.startswith("="):
+        return f"; write one equals sign: {name}{value}"
     if value.startswith(",") or value.endswith(",") or ",," in value:
         return f"; a list of values has no empty place: {name}=a,b"
     if function := re.search(r"Unknown function '(\w+)'", reason):
@@ -164,7 +176,7 @@ def plain_override(text: str) -> str:
     if name.startswith("~"):
         raise UserError(f"cannot read '{text}'; fields are set with name=value and cannot be deleted")
     if not equals:
-        raise UserError(f"cannot read '{text}'; overrides are written name=value, e.g. model=dgp3")
+        raise UserError(f"cannot read '{text}'; overrides are written name=value{_meant(text)}")
     name = name.lstrip("+")
     if name == "hydra/launcher":
         raise UserError(f"'{text}': use dgpbench's own launchers, `dgpbench sweep launcher=slurm` or ray")
@@ -173,9 +185,33 @@ def plain_override(text: str) -> str:
     return f"{name}={value}"
 
 
+def _meant(word: str) -> str:
+    """Return what a word without an equals sign may mean: an option of a group, or a file."""
+    if re.fullmatch(r"[\w.]+:\S+", word):
+        return f"; did you mean '{word.replace(':', '=', 1)}'?"
+    if word in groups():
+        return f" with no blanks around =, e.g. {word}={default_options().get(word, 'NAME')}"
+    if hint := file_hint(word):
+        return hint
+    if meant := setting_of(word):
+        return f"; did you mean '{meant}'?"
+    return ", with no blanks around =, e.g. model=dgp3"
+
+
 def _check_option(group: str, value: Any, folders: Sequence[Path]) -> None:
     names = options(group, folders)
     if str(value) not in names:
+        if value == "":
+            raise UserError(f"unknown {group} ''; write {group}=NAME with no blanks around =")
+        if group == "dataset" and (hint := file_hint(str(value))):
+            raise UserError(f"unknown dataset '{show_value(value)}'{hint}")
+        if group == "budget" and isinstance(value, int):
+            raise UserError(f"unknown budget '{value}'; for a number of steps write budget.steps={value}")
+        if isinstance(value, list) or value == "all":
+            several = ",".join(map(str, value)) if isinstance(value, list) else "glob(*)"
+            raise UserError(
+                f"unknown {group} '{show_value(value)}'; for several write `dgpbench sweep {group}={several}`"
+            )
         hint = did_you_mean(str(value), names)
         command = "data list" if group == "dataset" else f"run --help {group}"
         more = "" if "allowed:" in hint else f" (`dgpbench {command}` lists all)"
@@ -227,12 +263,14 @@ def _explain_unknown(names: list[str], known: dict[str, Any], folders: Sequence[
                 f"'{name}' is a field of inference={', '.join(owners)}, and inference="
                 f"{known['inference.name']} has none such; its fields are {', '.join(own)}"
             )
-        hint = did_you_mean(name, [*known, *groups(folders)])
+        hint = did_you_mean(name, [*known, *([] if "." in name else ["dataset.path", *groups(folders)])])
         section = name.split(".")[0]
         if name in CSV:
             hint = f" of dataset={known['dataset.name']}; it is a field of your own file, with dataset=csv"
         if not hint and f"{section}.name" in known:
             hint = f" of {section}={known[f'{section}.name']}"
+        if "did you mean" not in hint and name not in CSV:
+            hint += "; `dgpbench run --help settings` lists all"
         raise UserError(f"unknown key '{name}'{hint}")
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
+from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 
 FAMILIES = (
@@ -110,8 +110,8 @@ class _Reader:
         elif token in NAMES:
             term = Term(token)
         elif token[0].isalpha() or token[0] == "_":
-            guess = get_close_matches(token, NAMES, 1)
-            hint = f"; did you mean '{guess[0]}'?" if guess else f": '{token}' is unknown;"
+            guess = nearest(token, NAMES)
+            hint = f"; did you mean '{guess}'?" if guess else f": '{token}' is unknown;"
             raise KernelError(f"is no kernel{hint} {_allowed()}")
         else:
             raise KernelError(f"is no kernel: '{token}' stands where a name should")

@@ -281,7 +281,11 @@ def check_field(name: str, value: Any, field: Field) -> Any:
     try:
         return field.convert(value)
     except (ValueError, OverflowError):
-        also = {"lengthscale": ", or sqrt_dim", "num_inducing": ", or a share of the training rows below 1"}
+        also = {
+            "layers": " such as [gp,gp,gp]",
+            "lengthscale": ", or sqrt_dim",
+            "num_inducing": ", or a share of the training rows below 1",
+        }
         allowed = field.describe() + also.get(leaf, "")
         guess = nearest(value, [c for c in field.choices if type(c) is str]) if type(value) is str else None
         hint = f"; did you mean '{guess}'?" if guess else ";"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -41,6 +42,21 @@ def check_names(prefix: str, given: Collection[str], allowed: Collection[str]) -
             raise UserError(f"unknown key '{prefix}{name}'{hint}")
 
 
+def check_plain(name: str, value: Any) -> None:
+    """Raise UserError unless a free field holds what a record can: text, finite numbers, true, false, null,
+    and lists and mappings of these."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            check_plain(f"{name}.{key}", part)
+    elif isinstance(value, list):
+        for part in value:
+            check_plain(name, part)
+    elif not (value is None or isinstance(value, str | int | float)):
+        raise UserError(f"{name} is a {type(value).__name__}; give text, a number, true, false or null")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{name}={value} is not allowed; give a finite number, null, or text in quotes")
+
+
 def check_section(section: str, values: dict, fields: dict[str, Field], closed=False, required=()) -> dict:
     """A section with its values converted. Closed: exactly these fields. Otherwise others pass unchecked, and
     only `required` ones must be there."""
@@ -51,6 +67,9 @@ def check_section(section: str, values: dict, fields: dict[str, Field], closed=F
     for name in fields if closed else required:
         if name not in flat:
             raise UserError(f"{prefix}{name} is missing; give it a value in the yaml file of this {section}")
+    for name, value in flat.items():
+        if name not in fields:
+            check_plain(prefix + name, value)
     checked = {k: check_field(prefix + k, v, fields[k]) if k in fields else v for k, v in flat.items()}
     return nested(checked) if closed else checked
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.keys import LATER_DEFAULTS
-from dgpbench.errors import UserError, in_user_file
+from dgpbench.errors import UserError, in_user_file, message
 
 if TYPE_CHECKING:
     from dgpbench.inference.base import Method
@@ -27,13 +27,13 @@ def load_class(setting: str, target: str) -> type:
             f"{setting}={target} cannot be imported ({error}); give module.Class, with the module installed"
             " or in the current folder"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, SyntaxError):
             where = f" ({Path(error.filename or module_name).name}, line {error.lineno})"
         elif not (where := in_user_file(error)):
             raise
-        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-        raise UserError(f"{setting}={target} cannot be imported: {what}{where}; mend it first") from error
+        what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else message(error)}"
+        raise UserError(f"{setting}={target} cannot be imported: {what}{where}; fix it first") from error
 
 
 def method_class(inference: Mapping[str, Any]) -> type[Method]:

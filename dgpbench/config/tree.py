@@ -84,6 +84,14 @@ def options(group: str, folders: Sequence[Path] | None = None) -> dict[str, Path
     return dict(sorted(found.items()))
 
 
+def setting_of(word: str) -> str | None:
+    """Return 'model=dgp2' for 'dgp2': the choice that a name alone may mean, or None."""
+    for group in default_groups():
+        if word.lower() in options(group):
+            return f"{group}={word.lower()}"
+    return None
+
+
 def read_option(name: str, path: Path) -> dict:
     """An option as it stands in its file, given by `options`: nothing is composed or resolved."""
     if path.parent.name in expand.FOLDERS.values():

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dgpbench.config.schema import TASKS
+from dgpbench.config.suggest import file_hint
 from dgpbench.config.tree import config_folders, member, options, read_option
 from dgpbench.errors import UserError
 
@@ -196,7 +197,7 @@ def find(name: str, own: Mapping[str, Entry] = MappingProxyType({})) -> Entry:
         return entries[name]
     near = difflib.get_close_matches(name, entries, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(near)}?" if near else "`dgpbench data list` shows all names"
-    raise UserError(f"unknown dataset {name!r}; {hint}")
+    raise UserError(f"unknown dataset {name!r}{file_hint(name) or f'; {hint}'}")
 
 
 def entry_from_config(dataset: dict) -> Entry:

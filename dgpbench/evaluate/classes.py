@@ -24,12 +24,6 @@ class ClassScorer:
 
     def add(self, predictive: Predictive, Y: np.ndarray, offset: int, terms: None = None) -> None:
         """Keep the probabilities of the next rows."""
-        if predictive.kind != "probs":
-            raise ValueError(f"the model predicts numbers ({predictive.kind}) where classes are the task")
-        if predictive.probs.shape != (len(Y), self.num_classes):
-            raise ValueError(
-                f"class probabilities have shape {predictive.probs.shape}, not {(len(Y), self.num_classes)}"
-            )
         self.parts.append(predictive.probs)
 
     def finish(self, X: np.ndarray, Y: np.ndarray, rows: np.ndarray) -> tuple[dict, dict, dict, None]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dgpbench.config.schema import NUMBERS
-from dgpbench.errors import Diverged, UserError
+from dgpbench.errors import Diverged, ModelError, UserError, source_of
 from dgpbench.evaluate.classes import ClassScorer
 from dgpbench.evaluate.counts import CountScorer
 from dgpbench.evaluate.metrics import RegressionScorer
@@ -70,6 +70,52 @@ class Stopwatch:
             self.seconds += time.perf_counter() - began
 
 
+def check_predictive(predict: Predict, found: object, split, Y: np.ndarray) -> None:
+    """Raise ModelError unless `predict` returned a distribution of the split's task for targets Y."""
+    (rows, outputs), classes = Y.shape, split.task not in NUMBERS
+    wanted = f"({rows}, {split.n_classes})" if classes else f"(S, {rows}, {outputs})"
+    kind = "Predictive(probs=)" if classes else "Predictive(mean=, var=) or Predictive(draws=)"
+    if not isinstance(found, Predictive):
+        what = f"a {type(found).__name__}"
+        if isinstance(found, np.ndarray):
+            what = f"an array of shape {found.shape}"
+        elif isinstance(found, tuple | list):
+            what += f" of {len(found)}"
+        raise ModelError(f"{source_of(predict)}predict returned {what}, expected {kind} of shape {wanted}")
+    if (found.kind == "probs") != classes:
+        got = "class probabilities" if found.kind == "probs" else f"numbers ({found.kind})"
+        text = f"predict returned {got}, expected {kind}: the task is {split.task}"
+        raise ModelError(f"{source_of(predict)}{text}")
+    shape = found.probs.shape if classes else (found.mean if found.var is not None else found.draws).shape
+    if shape != (rows, split.n_classes) if classes else shape[1:] != (rows, outputs):
+        raise ModelError(f"{source_of(predict)}predict returned shape {shape}, expected {wanted}")
+
+
+def check_density(density: Density, found: object, rows: int) -> np.ndarray | None:
+    """Return the terms (S, rows) that `log_density` gave, or None if it has none for these rows.
+
+    Raises
+    ------
+    ModelError
+        If they have another shape or are no numbers.
+    Diverged
+        If one of them is NaN or infinitely large.
+    """
+    if found is None:
+        return None
+    place = source_of(density)
+    try:
+        terms = np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        what = f"a {type(found).__name__}"
+        raise ModelError(f"{place}log_density returned {what}, expected numbers (S, {rows})") from None
+    if terms.ndim != 2 or terms.shape[1] != rows or not len(terms):
+        raise ModelError(f"{place}log_density returned shape {terms.shape}, expected (S, {rows})")
+    if bad := np.count_nonzero(np.isnan(terms) | (terms == np.inf)):  # a density may be 0
+        raise Diverged(f"log_density is not finite in {bad} of {terms.size} entries")
+    return terms
+
+
 def evaluate(
     predict: Predict,
     split,
@@ -108,13 +154,14 @@ def evaluate(
     for index, start in enumerate(range(0, len(X), size)):
         part = slice(start, start + size)
         predictive = watch(predict, X[part], samples, chunk_seed(seed, index))
+        check_predictive(predict, predictive, split, Y[part])
         if index == 0 and scorer.samples_for(predictive) != samples:
             samples = scorer.samples_for(predictive)
             predictive = watch(predict, X[part], samples, chunk_seed(seed, index))
         if problem := predictive.problem():
             raise Diverged(f"{problem} (test rows {start} to {start + len(X[part]) - 1})")
         given = (X[part], Y[part], protocol["test_samples"], chunk_seed(seed, index))
-        terms = watch(density, *given) if density else None
+        terms = check_density(density, watch(density, *given), len(X[part])) if density else None
         with np.errstate(all="ignore"):  # looked for below
             scorer.add(predictive, Y[part], start, terms)
         progress(min(start + size, len(X)), len(X))

@@ -57,11 +57,6 @@ class RegressionScorer:
         `terms` (S, N), if any, take the place of the components in the log density: its log is their
         log-mean-exp.
         """
-        if predictive.kind == "probs":
-            raise ValueError("class probabilities given for a regression task")
-        shape = (predictive.num_points, predictive.mixture_mean().shape[1])
-        if shape != Y.shape:
-            raise ValueError(f"predictions are for shape {shape}, observations have {Y.shape}")
         self.components, self.sampled = predictive.num_components, predictive.log_weights is None
         if terms is not None:
             self.components, self.sampled = len(terms), True

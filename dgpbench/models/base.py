@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from dgpbench.config.targets import load_class
-from dgpbench.errors import UserError, in_user_file
+from dgpbench.errors import UserError, in_user_file, source_of
 from dgpbench.models.refusals import ANY, check_tasks
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def create(cfg: dict) -> Model:
     model = _built(load_class("model._target_", target), target, cfg)
     missing = [name for name in METHODS if not hasattr(model, name)]
     if missing:
-        raise UserError(f"model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
+        where = source_of(type(model))
+        raise UserError(f"{where}model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
     return model
 
 
@@ -77,7 +78,7 @@ def _built(kind: type, target: str, cfg: dict) -> Model:
         return kind(cfg)
     except UserError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not (place := in_user_file(error)):
             raise
         what = f"{type(error).__name__}: {error}{place}"

@@ -26,7 +26,7 @@ class Cell(table.Cell):
 
     place: Place
     published: Published | None = None
-    absent: str | None = None  # why ours cannot be had
+    absent: str | None = None  # why ours is not available
 
 
 @dataclass(frozen=True)

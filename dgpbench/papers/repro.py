@@ -72,7 +72,7 @@ def joint_plan(
     lines: Sequence[Line], extra: Sequence[str], *, fetch: bool, note: Callable[[str], None]
 ) -> tuple[Plan, list[int], dict[int, str]]:
     """One plan of all lines in their order, for each of its configs the number of its line, and for those
-    whose data cannot be had the reason."""
+    whose data are not available the reason."""
     configs: list[dict] = []
     hashes: list[str] = []
     owners: list[int] = []
@@ -98,7 +98,7 @@ def joint_plan(
 
 
 def skipped(plan: Plan, todo: Iterable[int], lacking: dict[int, str]) -> list[str]:
-    """One line for each dataset that cannot be had: the units that wait for it and the reason."""
+    """One line for each dataset that is not available: the units that wait for it and the reason."""
     waiting: dict[str, list[int]] = {}
     for index in todo:
         if reason := lacking.get(plan.units[index].config):

@@ -69,7 +69,9 @@ def find_metric(name: str, recorded: Iterable[str] = ()) -> Metric:
             return METRICS[full]
         if full in recorded:
             return Metric(full, full, "", None)
-    hint = did_you_mean(name, {*METRICS, *recorded}) or "; such as loglik, rmse, crps, accuracy"
+    known = {*METRICS, *recorded}
+    hint = did_you_mean(name, known) or did_you_mean(name, {full.removeprefix("test_") for full in known})
+    hint = hint or "; such as loglik, rmse, crps, accuracy"
     raise UserError(f"no metric '{name}'{hint}")
 
 

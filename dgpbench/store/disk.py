@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from dgpbench.errors import DISK_FAULTS, NO_SPACE, UserError
+from dgpbench.store.untrusted import MAX_FILE
 
 LOCK = ".lock"
 LOCK_SECONDS = 30.0  # the lock is held for milliseconds; a stopped holder must not stop the others
@@ -26,12 +27,15 @@ NO_WRITE = (
 
 
 def put(path: Path, write: Callable) -> dict:
-    """Write one file, fsync it, and return its sha256 and size."""
+    """Write one file, fsync it and return its sha256 and size; ValueError if it is too large to read."""
     with open(path, "xb") as file:
         write(file)
         file.flush()
         _fsync(file.fileno())
-    return {"sha256": sha256(path), "bytes": path.stat().st_size}
+    if (size := path.stat().st_size) > MAX_FILE:
+        name, limit = path.name.rpartition("-")[2], f"at most {MAX_FILE / 1e9:.3g} GB can be read back"
+        raise ValueError(f"{name} has {size / 1e9:.3g} GB, and {limit}; store fewer or smaller arrays")
+    return {"sha256": sha256(path), "bytes": size}
 
 
 def sha256(path: Path) -> str:

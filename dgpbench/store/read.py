@@ -12,10 +12,10 @@ import numpy as np
 from dgpbench.data.transform import separate
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit, read_record
-from dgpbench.store.untrusted import read_regular
+from dgpbench.store.untrusted import MAX_FILE, read_regular
 from dgpbench.store.write import DRAWS, PARAMS, PREDICTIONS
 
-MAX_FILE, MAX_UNPACKED = 2 << 30, 8 << 30
+MAX_UNPACKED = 8 << 30
 TRIES = 3  # a record may be replaced, and its files with it, between two looks
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 64 << 20  # of a record, a plan or a lease
+MAX_FILE = 2 << 30  # of a file beside a record
 MAX_DEPTH = 32  # of lists and mappings in one another
 MAX_DIGITS = 18  # of a whole number: below 2^63
 

@@ -9,6 +9,7 @@ from being mixed; it is released by the system when its holder dies.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
 import shutil
@@ -24,12 +25,13 @@ from dgpbench.store.layout import DAMAGED, RECORD, unit_folders
 from dgpbench.store.migrate import NewerRecord
 from dgpbench.store.scan import Unit, newer_error, parse, read_record
 from dgpbench.store.schema import dumps, validate_record
-from dgpbench.store.untrusted import open_regular
+from dgpbench.store.untrusted import MAX_BYTES, open_regular
 
 if TYPE_CHECKING:
     from dgpbench.store.model_files import ModelFile
 
 PREDICTIONS, DRAWS, PARAMS = tuple(COMPANIONS)[:3]
+MARGIN = 4096  # bytes of a record for the checksums of its files
 
 
 def write_unit(
@@ -89,7 +91,10 @@ def _store(
     results, record: dict, writers: dict[str, Callable], force: bool, check: Callable = lambda files: None
 ) -> tuple[Unit, bool]:
     validate_record(record)
-    parse(dumps(record).encode())  # what is written can be read
+    text = dumps(record).encode()
+    if len(text) > MAX_BYTES - MARGIN:
+        raise ValueError(_too_large(record, len(text)))
+    parse(text)  # what is written can be read
     with clear_errors(results):
         folder = _own_folder(results, record)
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,6 +117,14 @@ def _store(
         for place in list(folder.parents)[:4]:
             fsync_folder(place)
     return Unit(record, folder / RECORD), True
+
+
+def _too_large(record: dict, size: int) -> str:
+    """Return why a record of `size` bytes is not stored, naming its largest field."""
+    name = max(record, key=lambda field: len(json.dumps(record[field])))
+    fix = {"training": "return less from fit", "notes": "call run.note less often"}.get(name, "shorten it")
+    limit = f"at most {MAX_BYTES / 1e6:.0f} MB can be read back"
+    return f"the record has {size / 1e6:.0f} MB, most of it in '{name}', and {limit}; {fix}"
 
 
 def ensure_writable(results: str | Path) -> None:

@@ -90,7 +90,8 @@ def main() -> None:
 
         answers.send(ready=os.getpid())
         for line in sys.stdin:
-            answer = run_order(json.loads(line), answers)
+            order = json.loads(line)
+            answer = trial_order(order, answers) if "trial" in order else run_order(order, answers)
             end_descendants(os.getpid())
             os.chdir(home)  # a model may have gone elsewhere
             answers.send(**answer)
@@ -98,6 +99,14 @@ def main() -> None:
         pass  # between two units there is nothing to save
     finally:
         end_descendants(os.getpid())
+
+
+def trial_order(order: dict, answers: Answers) -> dict:
+    """Try a user's model; what it prints goes to a log in the trial's folder."""
+    from dgpbench.sweep.trial import run_trial
+
+    with _Log(Path(order["folder"])):
+        return run_trial(order, answers.send)
 
 
 def run_order(order: dict, answers: Answers) -> dict:

@@ -1,4 +1,4 @@
-"""What the end of a process says about its unit."""
+"""What the end of a process says about its run."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 
 
 def death(code: int, oom_kills: int) -> tuple[str, str]:
-    """Status and reason for a process that ended without an answer; `oom_kills` since the unit began."""
+    """Return status and reason of a process that died during a run; `oom_kills` are those since it began."""
     if code >= 0:
-        return "failed", f"its process ended with exit code {code} before the unit did; its log says more"
+        why = "the model, or a library that it uses, may call os._exit"
+        return (
+            "failed",
+            f"its process ended with exit code {code} before the run did: {why}; its log says more",
+        )
     name = signal.Signals(-code).name if -code in set(signal.Signals) else "unknown"
     if code == -signal.SIGKILL and oom_kills:
         return "oom", "killed by the system, which was out of memory"

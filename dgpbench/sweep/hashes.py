@@ -13,8 +13,8 @@ Note = Callable[[str], None]
 class Hashes:
     """Hashes of the data of configs, read from the cache, or of fetched files.
 
-    With `skip`, data that cannot be had are remembered with the reason, and their units keep the hash of the
-    catalogue, if it has one: the rest of a long queue goes on.
+    With `skip`, data that are not available are remembered with the reason, and their runs keep the hash of
+    the catalogue, if it has one: the rest of a long queue continues.
     """
 
     def __init__(self, fetch: bool, note: Note, skip: bool = False):
@@ -27,7 +27,7 @@ class Hashes:
         return self._look(cfg)[0]
 
     def lacking(self, cfg: dict) -> str | None:
-        """The reason why a config's data cannot be had, or None."""
+        """The reason why a config's data is not available, or None."""
         return self._look(cfg)[1]
 
     def _look(self, cfg: dict) -> tuple[str, str | None]:

@@ -52,7 +52,10 @@ def complete(
     if plan.launcher.name == "local" and retry != "none":  # their process may be about to let them go
         todo += [index for index, state in states.items() if state.status == "running"]
     if todo:
+        from dgpbench.sweep.trial import check_models
+
         check_tracker(plan.configs[0])
+        check_models(plan, todo, lambda text: None)
         ensure_writable(plan.results)
         plan.save()
         launch(plan, todo, force=retry == "all", quiet=quiet, verbose=verbose)

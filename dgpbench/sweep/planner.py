@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -149,6 +150,8 @@ def whole_numbers(name: str, values: Sequence[str]) -> list[int]:
     for value in values:
         if not value.strip().lstrip("-").isdecimal():
             extra = ", or all" if name == "split" else ""
+            span = re.fullmatch(r"(\d+)(?:-|\.\.|:)(\d+)", value)
+            extra += f"; for several write {name}=range({span[1]},{int(span[2]) + 1})" if span else ""
             raise UserError(f"{name}={value} is not allowed; {name} must be a whole number{extra}")
         numbers.append(check_field(name, int(value), TOP[name]))
     return numbers

@@ -1,5 +1,7 @@
 """`doctor`: each check finds what it is there to find."""
 
+import subprocess
+
 import pytest
 from cli_process import dgpbench
 
@@ -16,6 +18,8 @@ def test_self_check_and_exit_code(tmp_path):
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[-1] == "all well", done.stdout
     assert any(line.startswith("ok      self-check  ") for line in lines) and list(tmp_path.iterdir()) == []
+    (step,) = (line for line in lines if line.startswith("ok      compiler "))
+    assert "ms per step after" in step and "s of compilation; bound -" in step
     for package in ("GPflow", "TFP"):
         assert any(line.startswith(f"ok      self-check of {package}") for line in lines)
 
@@ -30,6 +34,7 @@ def test_broken_parts_are_found(monkeypatch, tmp_path, capsys):
     assert findings(doctor._mirror) == [("BROKEN", "mirror")]
     monkeypatch.setattr(doctor, "_self_check", lambda: iter([]))
     monkeypatch.setattr(doctor, "_machine", lambda: iter([]))
+    monkeypatch.setattr(doctor, "_training_step", lambda: iter([]))
     assert doctor.main(None) == 1 and "2 broken" in capsys.readouterr().out
 
 
@@ -40,6 +45,42 @@ def test_a_wrong_number_is_found(monkeypatch):
     monkeypatch.setattr(selfcheck, "exact_gp_evidence", lambda: (-20.0, -20.0000001))
     others = [("ok", "self-check of GPflow"), ("ok", "self-check of TFP")]
     assert findings(doctor._self_check) == [("BROKEN", "self-check"), *others]
+
+
+@pytest.mark.slow
+def test_a_compiler_that_does_not_start_is_found(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
+    ((status, name, text),) = doctor._training_step()
+    assert (status, name) == ("BROKEN", "compiler") and "--xla_no_such_flag" in text
+    assert text.endswith("engine.xla=false trains without it, more slowly")
+
+
+STEP = '{"device": "/CPU:0", "compile": 1.0, "milliseconds": 0.5, "compiled": %s, "plain": -100.0}'
+
+
+@pytest.mark.parametrize(
+    "code, out, err, status, says",
+    [
+        (0, STEP % -100.0, "", "ok", "0.50 ms per step after 1.0 s of compilation"),
+        (0, STEP % -100.01, "", "BROKEN", "bound -100.01000000, without XLA -100.00000000"),
+        (-6, "", "I0000\nlibdevice not found\n", "BROKEN", "(exit code -6: libdevice not found)"),
+        (1, "", "", "BROKEN", "cannot compile a training step (exit code 1: no message)"),
+    ],
+)
+def test_what_is_said_of_the_compiler(monkeypatch, code, out, err, status, says):
+    monkeypatch.setattr(
+        doctor.subprocess,
+        "run",
+        lambda command, **rest: subprocess.CompletedProcess(command, code, out, err),
+    )
+    ((found, name, text),) = doctor._training_step()
+    assert (found, name) == (status, "compiler") and says in text
+
+
+def test_a_compiler_that_hangs_is_found(monkeypatch):
+    monkeypatch.setattr(doctor, "COMPILE_SECONDS", 0.01)
+    ((status, _, text),) = doctor._training_step()
+    assert status == "BROKEN" and "compiled no training step in 0.01 s" in text
 
 
 def test_products_with_ten_bits_are_found(monkeypatch):

@@ -29,7 +29,7 @@ def stand_in(monkeypatch, tmp_path):
     module = ModuleType("dgpbench.experiment")
     state = SimpleNamespace(calls=[], status="done", reason=None, before=False, error=None)
 
-    def run_unit(cfg, *, force=False, reporter=None):
+    def run_unit(cfg, *, force=False, reporter=None, trial=None):
         state.calls.append((cfg, force))
         reporter.plan([("data", "energy [691 rows]"), ("inference", "dsvi")])
         reporter.start(100, None)

@@ -102,4 +102,4 @@ def test_a_model_that_predicts_numbers_for_classes_is_recorded_as_failed(tmp_pat
     cfg["model"]["_target_"] = "stub_models.Good"
     unit, _ = run_unit(cfg)
     assert unit.record["status"] == "failed"
-    assert "the model predicts numbers (mixture) where classes are the task" in unit.record["reason"]
+    assert "predict returned numbers (mixture), expected Predictive(probs=)" in unit.record["reason"]

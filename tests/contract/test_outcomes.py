@@ -24,7 +24,7 @@ OUTCOMES = {
         "diverged",
         "predictive variance is not positive in 8 of 8 entries (test rows 0 to 3)",
     ),
-    "WrongShape": ("failed", "ValueError: predictions are for shape (4, 1), observations have (4, 2)"),
+    "WrongShape": ("failed", "stub_models.py:64: predict returned shape (1, 4, 1), expected (S, 4, 2)"),
     "NotPlain": ("failed", "ValueError: parameters must be plain arrays; tree would need pickle"),
 }
 

@@ -67,7 +67,7 @@ def test_fetch_goes_on_after_a_failure(run, capsys, monkeypatch):
     assert run("fetch", "kin40k", "step", "csv") == 2
     shown = capsys.readouterr()
     assert "1 of 3 fetched" in shown.out
-    assert "dataset kin40k cannot be had" in shown.err and "your own file" in shown.err
+    assert "dataset kin40k is not available" in shown.err and "your own file" in shown.err
     with pytest.raises(UserError, match="unknown dataset"):
         run("fetch", "step", "nonsense")
 

@@ -30,7 +30,7 @@ def test_mirrored_dataset_has_the_printed_size_and_target(name, mirror, paths, m
     monkeypatch.setattr(chain, "_from_upstream", lambda *_: None)
     entry = catalogue()[name]
     if name in NOT_MIRRORED:
-        with pytest.raises(UserError, match=f"dataset {name} cannot be had"):
+        with pytest.raises(UserError, match=f"dataset {name} is not available"):
             load_data(entry, {**paths, "mirror": mirror})
         return
     data = load_data(entry, {**paths, "mirror": mirror})

@@ -98,7 +98,7 @@ def test_what_cannot_be_had_is_told_in_one_line(paths, offline):
         load_data(catalogue()["slice"], paths)
     text = str(caught.value)
     assert "\n" not in text
-    for part in ("dataset slice cannot be had", "cache: ", "mirror: none is set", "wheel: no known wheel",
+    for part in ("dataset slice is not available", "cache: ", "mirror: none is set", "wheel: no known wheel",
                  "uci_datasets/slice/data.csv.gz: no network", "put the file at", "DGPBENCH_MIRROR",
                  "dataset=protein", "dataset=arm8 dataset.n=53500"):  # fmt: skip
         assert part in text

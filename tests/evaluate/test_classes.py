@@ -118,8 +118,8 @@ def test_what_is_no_probability_is_refused(probs):
 
 def test_wrong_kind_and_wrong_number_of_classes():
     y = np.array([0, 1, 2])
-    with pytest.raises(ValueError, match="predicts numbers \\(mixture\\) where classes"):
+    with pytest.raises(ValueError, match="returned numbers \\(mixture\\), expected Predictive\\(probs=\\)"):
         one = np.ones((1, 3, 1))
         evaluate(lambda X, samples, seed: Predictive(mean=one, var=one), split_of(y, 3), PROTOCOL, 0)
-    with pytest.raises(ValueError, match="shape \\(3, 2\\), not \\(3, 3\\)"):
+    with pytest.raises(ValueError, match="shape \\(3, 2\\), expected \\(3, 3\\)"):
         evaluate(lambda X, s, seed: Predictive(probs=np.full((3, 2), 0.5)), split_of(y, 3), PROTOCOL, 0)

@@ -210,7 +210,7 @@ def test_divergence_is_raised_with_a_reason(field, value, words):
 
 
 def test_wrong_shapes_and_tasks():
-    with pytest.raises(ValueError, match=r"predictions are for shape \(60, 2\)"):
+    with pytest.raises(ValueError, match=r"shape \(20, 60, 2\), expected \(S, 60, 1\)"):
         evaluate(lambda X, s, seed: predict_by_row(X, s, seed, P=2), make_split(), PROTOCOL, 0)
     split = make_split()
     split.task = "ranking"

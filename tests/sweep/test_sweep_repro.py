@@ -199,7 +199,7 @@ def test_cells_without_data_are_named_with_the_reason_and_the_others_planned(tmp
     plan, _, lacking = joint_plan(read_cells(path), [], fetch=True, note=print)
     taxi, gone = skipped(plan, range(len(plan.units)), lacking)
     assert taxi.startswith(
-        "skipped 5 units (linear, sgp on nytaxi): dataset nytaxi cannot be had. Tried cache"
+        "skipped 5 units (linear, sgp on nytaxi): dataset nytaxi is not available. Tried cache"
     )
     assert gone.startswith("skipped 1 unit (linear on csv): ") and "gone.csv" in gone
     assert [plan.label(i) for i, u in enumerate(plan.units) if u.config not in lacking] == [
@@ -223,7 +223,7 @@ def test_the_queue_goes_on_past_a_cell_without_data_and_ends_with_1(tmp_path):
     assert done.returncode == 1, done.stderr
     assert [r["dataset"] for r in published(tmp_path, "a")] == ["csv"]
     *_, last = done.stdout.strip().splitlines()
-    assert last.startswith("skipped 1 unit (linear on nytaxi): dataset nytaxi cannot be had.")
+    assert last.startswith("skipped 1 unit (linear on nytaxi): dataset nytaxi is not available.")
     looked = repro(tmp_path, "--dry-run")
     assert looked.returncode == 0 and "1 done" in looked.stdout
 

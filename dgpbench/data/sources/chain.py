@@ -153,6 +153,6 @@ def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
     elif entry.task == "regression":
         near.append("dataset=arm8" + (f" dataset.n={entry.n}" if entry.n else "") + " (generated here)")
     return (
-        f"dataset {entry.name} cannot be had. Tried {'; '.join(tried)}. What to do: {by_hand}"
+        f"dataset {entry.name} is not available. Tried {'; '.join(tried)}. What to do: {by_hand}"
         f"{mirror}; nearest built-in: {' or '.join(near)}"
     )

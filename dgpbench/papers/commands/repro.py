@@ -25,8 +25,8 @@ def add_parser(subparsers) -> None:
         "its order, on one core at low priority beside other work (launcher.workers=N for more); say what "
         "runs, what comes next and what it costs. "
         "Each record goes into results/reference/ as soon as it is done. What is done here or there is not "
-        "run again; what was stopped goes on from its checkpoint. Units whose data cannot be had are skipped "
-        "and listed at the end. Exit code 0 if nothing failed and nothing was skipped.",
+        "run again; what was stopped goes on from its checkpoint. Runs whose data are not available are "
+        "skipped and listed at the end. Exit code 0 if nothing failed and nothing was skipped.",
     )
     parser.add_argument(
         "overrides", nargs="*", metavar="name=value", help="where it runs, e.g. launcher.workers=2 device=cpu"

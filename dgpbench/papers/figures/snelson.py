@@ -21,7 +21,7 @@ NAMES = ("kernel/rbf/variance", "kernel/rbf/lengthscales", "likelihood/variance"
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
-    """All 200 rows, inputs (N, 1) and targets (N, 1); Nothing where they cannot be had."""
+    """All 200 rows, inputs (N, 1) and targets (N, 1); Nothing where they are not available."""
     try:
         split = load_split(compose(["dataset=snelson1d"]), lambda text: None)
     except UserError as error:
