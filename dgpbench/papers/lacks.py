@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgpbench.papers.figures import FigureSpec, gains
+from dgpbench.papers.figures import FigureSpec
+from dgpbench.papers.figures.records import pairs
 from dgpbench.papers.table import Table
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
@@ -48,7 +49,7 @@ def of_figure(spec: FigureSpec, units: Sequence[Unit], tables: dict[str, Table])
     found = [unit for unit in select(units, spec.select) if unit.record["status"] == "done"]
     if not found:
         return f"lacks runs with {' '.join(spec.select)}" + (f"; {spec.needs}" if spec.needs else "")
-    if spec.kind == "gains" and not gains.pairs(found):
+    if spec.kind == "gains" and not pairs(found):
         return f"lacks pairs of runs with {' '.join(spec.select)}, on one split with one model.num_inducing"
     if spec.files and all(unit.is_reference for unit in found):
         return f"lacks runs here with {' '.join(spec.select)}: published records come without {spec.files}"
