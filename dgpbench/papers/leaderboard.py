@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dgpbench.papers.notes import title
 from dgpbench.papers.table import Table
+from dgpbench.papers.views import title
 from dgpbench.report.grid import Entry, Grid, Line
 from dgpbench.report.metrics import METRICS
 from dgpbench.report.others import others_note

@@ -11,11 +11,10 @@ from dgpbench.papers import figures, specs
 from dgpbench.papers.compare import comparison
 from dgpbench.papers.leaderboard import board
 from dgpbench.papers.load import all_tables, tables_of
-from dgpbench.papers.notes import title
 from dgpbench.papers.overview import overview
 from dgpbench.papers.published import citations
 from dgpbench.papers.table import Table
-from dgpbench.papers.views import side_by_side
+from dgpbench.papers.views import side_by_side, title
 from dgpbench.report.calibration import calibration
 from dgpbench.report.figures.picture import Nothing, Picture
 from dgpbench.report.frontier import frontier
