@@ -2,10 +2,10 @@
 
 A provider is a module with `COMMANDS`, which maps a command to its module and its help, and optionally with
 `REPORT`, the module whose function `part` adds to the page of `dgpbench report`. A subpackage of dgpbench
-registers as its `provides.py`, an installed package by an entry point:
+registers as its package `commands`, an installed package by an entry point:
 
     [project.entry-points."dgpbench.commands"]
-    theirs = "their_package.provides"
+    theirs = "their_package.commands"
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def _providers() -> tuple[ModuleType, ...]:
     from importlib.metadata import entry_points
 
     package = Path(__file__).resolve().parent.parent
-    own = [f"{package.name}.{file.parent.name}.provides" for file in sorted(package.glob("*/provides.py"))]
+    own = [
+        f"{package.name}.{file.parents[1].name}.commands"
+        for file in sorted(package.glob("*/commands/__init__.py"))
+    ]
     found = [import_module(name) for name in own]
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
         try:

@@ -7,11 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from dgpbench.papers.cells import Cell
-from dgpbench.papers.notes import rule_notes, state_notes
-from dgpbench.papers.numbers import cell_frame, gap_of
 from dgpbench.papers.table import Table
 from dgpbench.papers.verdict import FEW, NEAR, OTHERS, counts, mark, verdict
-from dgpbench.papers.views import ours_entry, published_entry, row_head, variant_blocks
+from dgpbench.papers.views import (
+    cell_frame,
+    gap_of,
+    ours_entry,
+    published_entry,
+    row_head,
+    rule_notes,
+    state_notes,
+    variant_blocks,
+)
 from dgpbench.report import missing
 from dgpbench.report.grid import Entry, Grid, Line, plain
 from dgpbench.report.rules import summarise

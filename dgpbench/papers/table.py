@@ -1,4 +1,4 @@
-"""A published table with everything that is known of it: spec, cells, variants and explanations."""
+"""A published table with everything that is known of it: spec, cells, variants, explanations, step times."""
 
 from __future__ import annotations
 
@@ -8,17 +8,58 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from dgpbench.errors import UserError
 from dgpbench.papers import cells as cells_module
 from dgpbench.papers.cells import Cell, Records, Variant
 from dgpbench.papers.published import Published, find
 from dgpbench.papers.specs import Spec, with_variant
-from dgpbench.papers.step_times import perf_cells
 from dgpbench.report import table
 from dgpbench.report.rules import Summary, summarise
 from dgpbench.report.table import COLUMNS
+from dgpbench.store.untrusted import parse_json, read_regular
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Measured(NamedTuple):
+    """Seconds of a step by turn, and why there are none."""
+
+    seconds: tuple[float, ...] = ()
+    failure: str | None = None
+
+
+def perf_cells(spec: Spec, files: Sequence[Path]) -> dict[tuple[str, str], Cell]:
+    """Step times from the first of the files that exists, in seconds, by turn."""
+    path = next((path for path in files if path.is_file()), None)
+    times = _times(path) if path else {}
+    out = {}
+    for at, place in spec.places.items():
+        cell = out[at] = Cell(place, published=find(place.published))
+        if not place.case or not place.system:
+            cell.absent = "not measured: python -m benchmarks runs on the processor"
+            continue
+        found = times.get((place.case, place.system), Measured())
+        cell.values = dict(enumerate(found.seconds))
+        cell.expected = max(len(cell.values), 1)
+        if found.failure:
+            cell.failed = {0: found.failure}
+    return out
+
+
+def _times(path: Path) -> dict[tuple[str, str], Measured]:
+    """Step times by case and system; UserError for a file of another kind."""
+    try:
+        cells = parse_json(read_regular(path.resolve()))["cells"]
+        return {(cell["case"], cell["system"]): _measured(cell) for cell in cells}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UserError(f"{path} holds no step times ({why}); measure again: python -m benchmarks") from None
+
+
+def _measured(cell: dict) -> Measured:
+    failure = None if cell["status"] == "ok" else f"{cell['status']}: {cell['reason']}"
+    return Measured(tuple(float(ms) / 1000 for ms in cell["step_ms"]), failure)
 
 
 class Explanation(NamedTuple):

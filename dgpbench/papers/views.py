@@ -1,4 +1,4 @@
-"""A table as a grid: ours beside published, with its marks and footers."""
+"""A published table as a grid: ours beside the printed numbers, with marks, footers and notes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,154 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dgpbench.papers.cells import Cell
-from dgpbench.papers.notes import rule_notes, state_notes
-from dgpbench.papers.numbers import bold_columns, cell_frame
-from dgpbench.papers.published import Published
+from dgpbench.papers.published import Published, citations
 from dgpbench.papers.table import Table
+from dgpbench.papers.verdict import mark, verdict
 from dgpbench.report import missing
 from dgpbench.report.grid import Entry, Grid, Line, number, plain, with_error
-from dgpbench.report.others import MARK, NOT_RERUN, not_recomputed
+from dgpbench.report.others import MARK, NOT_RERUN, community, not_recomputed, others_note
 from dgpbench.report.rules import (
     NON_GAUSSIAN,
+    Difference,
     Summary,
     average_ranks,
+    difference,
     median_difference,
+    overlapping,
     summarise,
 )
 from dgpbench.report.table import few
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def _summary(table: Table, row: str, column: str, side: str) -> Summary | None:
+    return table.ours(row, column) if side == "ours" else table.published(row, column)
+
+
+def bold_columns(table: Table, row: str, side: str) -> set[str]:
+    """Columns to be set bold in a row, whichever way the table compares."""
+    spec = table.spec
+    if spec.bold == "none":
+        return set()
+    if spec.bold == "row":
+        better = table.cells[row, spec.columns[0]].place.better
+        return overlapping({column: _summary(table, row, column, side) for column in spec.columns}, better)
+    chosen = set()
+    for column in spec.columns:
+        better = table.cells[row, column].place.better
+        if row in overlapping({other: _summary(table, other, column, side) for other in spec.rows}, better):
+            chosen.add(column)
+    return chosen
+
+
+def gap_of(cell: Cell, ours: Summary | None) -> Difference | None:
+    """Ours minus published; None where one is missing or the published one is doubtful."""
+    found = cell.published
+    if ours is None or found is None or found.doubtful:
+        return None
+    return difference(ours, found.value, found.error)
+
+
+def cell_frame(table: Table) -> pd.DataFrame:
+    """Every cell as one line of numbers: what --format csv prints."""
+    import pandas as pd
+
+    bold = {
+        side: {row: bold_columns(table, row, side) for row in table.spec.rows}
+        for side in ("ours", "published")
+    }
+    lines = []
+    for (row, column), cell in table.cells.items():
+        ours, found = table.ours(row, column), cell.published
+        gap = gap_of(cell, ours)
+        w = summarise(cell.w.values())
+        lines.append(
+            {
+                "table": table.spec.name,
+                "row": row,
+                "column": column,
+                "dataset": cell.place.dataset,
+                "experiment": cell.place.experiment,
+                "overrides": " ".join(cell.place.overrides),
+                "metric": cell.place.metric,
+                "config_key": cell.config_key,
+                **cell.numbers(ours),
+                "bold": column in bold["ours"][row],
+                "shapiro_w_median": w.mean if w else None,
+                "published": found.value if found else None,
+                "published_stderr": found.error if found else None,
+                "published_confidence": found.confidence if found else None,
+                "published_bold": column in bold["published"][row],
+                "difference": gap.value if gap else None,
+                "difference_stderr": gap.error if gap else None,
+                "difference_in_stderr": gap.ratio if gap else None,
+                "verdict": verdict(table, (row, column)),
+                "allowance": mark(table, (row, column)),
+                "reason": cell.absent or "; ".join(f"split {k}: {v}" for k, v in cell.failed.items()),
+                "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
+            }
+        )
+    return pd.DataFrame(lines).astype({"n_expected": "Int64"})
+
+
+FROM_MEANS = "published footers: computed from the printed dataset means; printed: as printed"
+ROUNDED = "published: bold by the same rule on the rounded printed values"
+
+
+def rule_notes(table: Table, sides: tuple[str, ...]) -> list[str]:
+    """How to read the numbers: means, marks, printed errors, source."""
+    spec = table.spec
+    better = {cell.place.better for cell in table.cells.values()}
+    wanted = " or ".join(sorted(better))
+    notes = [f"mean (standard error) over splits, n done / n expected; {wanted} is better"]
+    if spec.ours == "perf":
+        notes = ["ours: median of the turns, n turns; published: mean of 100 steps"]
+    if sides and spec.bold != "none":
+        notes.append("bold: error bars overlap those of the best")
+        notes += [ROUNDED] if "published" in sides else []
+    if spec.footers and "published" in sides and not table.published_frame().empty:
+        notes.append(FROM_MEANS)
+    if spec.italics and "ours" in sides:
+        notes.append(f"italics: non-Gaussian, median Shapiro W below {NON_GAUSSIAN}")
+    if any(c.published and c.published.doubtful for c in table.cells.values()):
+        notes.append("?: doubtful reading of a damaged copy; shown, never compared with")
+    errors = {text for c in table.cells.values() if c.published and (text := c.place.published.get("error"))}
+    notes += [
+        f"published error: {text}; comparisons turn it into a standard error" for text in sorted(errors)
+    ]
+    if spec.source:
+        notes.append(f"published: {citations().get(spec.source, spec.source)}")
+    return notes
+
+
+def state_notes(table: Table, idle: int) -> list[str]:
+    """How far ours has been run, what cannot be and why, failures; `idle` counts rows without a run."""
+    notes = []
+    if table.expected:
+        others = {unit.record["key"] for cell in table.cells.values() for unit in community(cell.units)}
+        among = f"; {len(others)} of the records by others" if others else ""
+        notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed{among}")
+    notes += others_note(table.cells)
+    if idle:
+        notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
+    notes += [f"{', '.join(where)}: {reason}" for reason, where in _absent(table).items()]
+    return [*notes, *table.failures()]
+
+
+def _absent(table: Table) -> dict[str, list[str]]:
+    """Columns and rows of which no cell can be run, and rows without data, by the reason; single cells that a
+    spec leaves out are said in its own notes."""
+    out: dict[str, list[str]] = {}
+    for axis, names in ((1, table.spec.columns), (0, table.spec.rows)):
+        for name in names:
+            reasons = {cell.absent for at, cell in table.cells.items() if at[axis] == name}
+            if axis == 0:
+                reasons = {why for why in reasons if why and why.startswith("no dataset")} or reasons
+            if len(reasons) == 1 and (reason := reasons.pop()):
+                out.setdefault(reason, []).append(name)
+    return out
 
 
 def side_by_side(table: Table, show: str = "both") -> Grid:

@@ -34,7 +34,13 @@ def test_the_wheel_has_conf_licence_and_entry_point(wheel):
         entry = next(n for n in names if n.endswith("entry_points.txt"))
         assert "dgpbench = dgpbench.cli:entry" in archive.read(entry).decode()
     assert {f"dgpbench/{path.as_posix()}" for path in CONF} <= names
-    papers = ("published.csv", "sources.yaml", "specs/5.1.yaml", "figures/figures.yaml", "provides.py")
+    papers = (
+        "published.csv",
+        "sources.yaml",
+        "specs/5.1.yaml",
+        "figures/figures.yaml",
+        "commands/__init__.py",
+    )
     assert {f"dgpbench/papers/{name}" for name in papers} <= names
     assert "dgpbench/report/page/page.css" in names
     reference = {path.name for path in (ROOT / "results" / "reference").iterdir()}

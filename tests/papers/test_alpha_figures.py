@@ -6,7 +6,7 @@ from report_units import record, unit
 
 from dgpbench.data.generated.fidelities import SETS
 from dgpbench.papers import figures
-from dgpbench.papers.figures import alpha, layers
+from dgpbench.papers.figures import records as record_figures
 from dgpbench.report.figures.picture import Nothing
 from dgpbench.store.scan import scan
 from dgpbench.store.write import write_unit
@@ -22,7 +22,7 @@ def test_ranks_are_of_means_over_common_splits():
     units += [_alpha("step", "half", s, 2.0, 1.0) for s in (0, 1, 2)]
     units += [_alpha("step", "one", s, 3.0, 2.0) for s in (0, 1)]
     units += [_alpha("bimodal", "one", 0, 1.0, 1.0)]  # one alpha alone has no rank
-    data = alpha.rank_frame(units)
+    data = record_figures.rank_frame(units)
     assert set(data.dataset) == {"step"} and set(data.splits) == {2}
     found = data.set_index(["metric", "alpha"])
     assert found["rank"].to_dict() == {
@@ -44,7 +44,7 @@ def test_ranks_are_of_means_over_common_splits():
 def test_shares_of_layers_come_from_the_checks_of_a_run():
     checks = {"layer0": {"signal": 0.0, "variance": 0.5}, "layer1": {"signal": 3.0, "variance": 1.0}}
     made = unit("analytic_dgp2", "step", 0, {"test_loglik": 0.0}, training={"checks": checks})
-    data = layers.share_frame([made])
+    data = record_figures.share_frame([made])
     assert data.share.tolist() == [0.0, 0.75] and data.layer.tolist() == [1, 2]
     picture = figures.make(figures.find("analytic"), [made])
     assert picture.notes == ("1 of 2 layers are turned off (share below 0.01)",)

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from dgpbench.papers import figures
-from dgpbench.papers.collapse import evenly_spaced, noisy_slope, noisy_variance, posterior_variance
+from dgpbench.papers.figures.approximations import (
+    evenly_spaced,
+    noisy_slope,
+    noisy_variance,
+    posterior_variance,
+)
 
 
 @pytest.mark.parametrize(("d", "s", "g"), [(0.4, 0.3, 1.0), (1.5, 0.2, 0.8)])

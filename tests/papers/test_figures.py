@@ -11,7 +11,7 @@ from dgpbench.cli import main
 from dgpbench.data.generated.letters import sections
 from dgpbench.papers import figures, specs
 from dgpbench.papers.cells import Records
-from dgpbench.papers.figures import density, marginals, projection
+from dgpbench.papers.figures import draws as draw_figures
 from dgpbench.papers.figures.draws import kept_draws
 from dgpbench.papers.table import build
 from dgpbench.report.figures import calibration, dots, ranks, traces
@@ -47,7 +47,7 @@ def test_density_is_that_of_the_draws(tmp_path):
     (run,) = found["dgp_letters"]
     assert notes == []
     edges = np.linspace(-0.5, 1.5, 41)
-    x, _, values = density.density(run, edges)
+    x, _, values = draw_figures.density(run, edges)
     order = np.argsort(table["x"][:, 0])
     np.testing.assert_array_equal(x, table["x"][order, 0])
     inside = ((table["draws"][order[7]] >= edges[10]) & (table["draws"][order[7]] < edges[11])).mean()
@@ -80,7 +80,7 @@ def test_projection_is_that_of_scikit_learn():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4))
     y = x[:, 0] + rng.normal(size=50)
-    mean, deviation, axes = projection.components(x, y)
+    mean, deviation, axes = draw_figures.components(x, y)
     points = np.column_stack([x, y])
     scaled = (points - points.mean(0)) / points.std(0)
     expected = PCA(2).fit_transform(scaled)
@@ -92,11 +92,11 @@ def test_marginal_densities_are_those_of_scipys_kernel_estimate():
     from scipy.stats import gaussian_kde
 
     draws = np.random.default_rng(2).gamma(2.0, 3.0, (3, 400)) + 50
-    found = marginals.standardised_densities(draws)
+    found = draw_figures.standardised_densities(draws)
     for line, values in zip(draws, found, strict=True):
         z = (line - line.mean()) / line.std()
         factor = 1.06 * 400**-0.2 * np.sqrt(399 / 400)  # scipy scales by the deviation with n - 1
-        np.testing.assert_allclose(values, gaussian_kde(z, factor)(marginals.GRID), rtol=1e-9)
+        np.testing.assert_allclose(values, gaussian_kde(z, factor)(draw_figures.GRID), rtol=1e-9)
 
 
 def test_traces_by_method_and_panel():
@@ -186,18 +186,18 @@ def test_images_repeat_and_dark_is_another(tmp_path):
 
 def test_prior_draws_have_the_prior_covariance():
     """Covariances over many draws, in closed form for GP and LV-GP, by Monte Carlo for GP-GP."""
-    from dgpbench.papers.figures import prior
+    from dgpbench.papers.figures import priors
 
     x = np.array([0.0, 0.0, 1.0])
     rng = np.random.RandomState(0)
-    gp = np.stack([prior.draw(["gp"], x, rng) for _ in range(20_000)])
+    gp = np.stack([priors.prior_draw(["gp"], x, rng) for _ in range(20_000)])
     expected = np.exp(-0.5 * (x[:, None] - x[None]) ** 2)
     np.testing.assert_allclose(np.cov(gp.T), expected, atol=0.04)
-    lv = np.stack([prior.draw(["lv", "gp"], x, rng) for _ in range(20_000)])
+    lv = np.stack([priors.prior_draw(["lv", "gp"], x, rng) for _ in range(20_000)])
     among = np.sqrt(1 / 3)  # E exp(-(w - w')^2 / 2) for w - w' ~ N(0, 2)
     expected = np.where(np.eye(3, dtype=bool), 1.0, among * expected)
     np.testing.assert_allclose(np.cov(lv.T), expected, atol=0.04)
-    deep = np.stack([prior.draw(["gp", "gp"], x, rng) for _ in range(20_000)])
+    deep = np.stack([priors.prior_draw(["gp", "gp"], x, rng) for _ in range(20_000)])
     np.testing.assert_allclose(deep[:, 0], deep[:, 1], atol=1e-2)  # without latents: a function of x
     gap = x[2] + np.sqrt(2 - 2 * np.exp(-0.5)) * rng.randn(400_000)  # h(1) - h(0) = 1 + g(1) - g(0)
     assert np.cov(deep.T)[0, 2] == pytest.approx(np.exp(-0.5 * gap**2).mean(), abs=0.04)

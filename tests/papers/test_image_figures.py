@@ -8,7 +8,8 @@ from dgpbench.config import compose
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_unit
 from dgpbench.papers import figures, specs
-from dgpbench.papers.figures import label_samples, latent_means, ranges
+from dgpbench.papers.figures import images as image_figures
+from dgpbench.papers.figures import records as record_figures
 from dgpbench.report.figures.picture import Nothing
 from dgpbench.store.scan import scan
 from dgpbench.store.verify import file_problems
@@ -34,7 +35,7 @@ def test_ones_from_run_to_figures(tmp_path):
     assert metrics["train_loglik"] > 64 * -0.5 * np.log(2 * np.pi * 0.1)  # better than noise alone
     assert not list(file_problems(made))
     (stored,) = scan(tmp_path / "results", reference=False, traces=True)
-    images = latent_means.mean_images(stored)
+    images = image_figures.mean_images(stored)
     assert images.shape == (11, 8, 8)
     tilt = [_tilt(image) for image in images]
     assert abs(tilt[9] - tilt[1]) > 0.1  # w turns the stroke or moves it
@@ -64,7 +65,7 @@ def test_a_projection_with_mixed_outputs_from_run_to_figure(tmp_path):
         2 * np.pi * 0.1
     )  # no density with this noise is higher
     assert made.record["details"]["effective_samples"]["median"] > 3
-    truth, drawn = label_samples.samples(made)
+    truth, drawn = image_figures.samples(made)
     assert truth.shape == (4, 8, 8) and drawn.shape == (4, 9, 8, 8)
     picture = figures.make(figures.find("4.5"), [made], ["dataset=strokes_images"])
     assert picture.image()[:4] == b"\x89PNG"
@@ -84,7 +85,7 @@ def test_three_ranges_of_the_same_curves():
         _curve("collapsed", [0, 90, 100]),
     ]
     picture = figures.make(figures.find("4.8"), units)
-    (low, high), (later, _), (best, top) = ranges.limits(picture.data)
+    (low, high), (later, _), (best, top) = record_figures.limits(picture.data)
     assert low == pytest.approx(-1000 - 0.05 * 1100) and high == pytest.approx(100 + 0.05 * 1100)
     assert later == pytest.approx(-100 - 0.05 * 200)
     assert 90 < best < 99 and top > 100  # the best two are told apart

@@ -10,18 +10,8 @@ from scipy.stats import multivariate_normal
 
 from dgpbench.errors import UserError
 from dgpbench.papers import figures
-from dgpbench.papers.figures import (
-    augmented,
-    boundaries,
-    budgets,
-    contours,
-    exact,
-    gains,
-    growing,
-    kernel_draws,
-    snelson,
-    two_latents,
-)
+from dgpbench.papers.figures import approximations, fitted, priors, regression, snelson
+from dgpbench.papers.figures import records as record_figures
 from dgpbench.report.figures.picture import Nothing
 
 needs_mirror = pytest.mark.skipif(
@@ -32,46 +22,46 @@ needs_mirror = pytest.mark.skipif(
 def test_draws_have_their_kernels_covariance():
     x = np.array([0.5, 1.0, 3.0])
     rng = np.random.RandomState(0)
-    for kernel in kernel_draws.KERNELS.values():
-        F = np.concatenate([kernel_draws.draws(kernel, x, rng) for _ in range(2000)])
+    for kernel in priors.KERNEL_DRAWS_KERNELS.values():
+        F = np.concatenate([priors.kernel_draws_draws(kernel, x, rng) for _ in range(2000)])
         assert np.allclose(F.T @ F / len(F), kernel(x), atol=0.05)
 
 
 def test_the_posterior_over_two_variables():
     """Evidence by the orthant probability of a bivariate normal; the larger family is the nearer."""
-    p, evidence = two_latents.exact()
+    p, evidence = approximations.exact()
     r = 9 * 0.85 / (1 + 9)
     assert evidence == pytest.approx(0.25 + np.arcsin(r) / (2 * np.pi), abs=1e-5)
     kl = {
-        "full": two_latents.divergence(two_latents.gaussian(True), p),
-        "factorised": two_latents.divergence(two_latents.gaussian(False), p),
-        "mean field": two_latents.divergence(two_latents.mean_field(), p),
+        "full": approximations.divergence(approximations.gaussian(True), p),
+        "factorised": approximations.divergence(approximations.gaussian(False), p),
+        "mean field": approximations.divergence(approximations.mean_field(), p),
     }
     assert 0 < kl["full"] < kl["mean field"] < kl["factorised"]
-    q = two_latents.mean_field()
-    width = two_latents.AXIS[1] - two_latents.AXIS[0]
+    q = approximations.mean_field()
+    width = approximations.AXIS[1] - approximations.AXIS[0]
     for shift in (0.1, -0.1):  # any other product of these marginals is further
-        moved = np.interp(two_latents.AXIS - shift, two_latents.AXIS, q.sum(1) * width)
+        moved = np.interp(approximations.AXIS - shift, approximations.AXIS, q.sum(1) * width)
         moved /= moved.sum() * width
-        assert two_latents.divergence(np.outer(moved, moved), p) > kl["mean field"]
+        assert approximations.divergence(np.outer(moved, moved), p) > kl["mean field"]
 
 
 def vfe(x, y, z):
     """Titsias' bound with unit hyperparameters, by N x N matrices."""
-    k, K = augmented.kernel(x, np.array([z])), augmented.kernel(x, x)
+    k, K = approximations.kernel(x, np.array([z])), approximations.kernel(x, x)
     Q = k @ k.T
     return multivariate_normal(np.zeros(len(x)), Q + np.eye(len(x))).logpdf(y) - 0.5 * np.trace(K - Q)
 
 
 def test_augmented_divergences():
-    x, y = augmented.data()
-    log_p = multivariate_normal(np.zeros(3), augmented.kernel(x, x) + np.eye(3)).logpdf(y)
-    both, own = np.array([augmented.divergences(x, y, z) for z in augmented.Z]).T
-    expected = [log_p - vfe(x, y, z) for z in augmented.Z]
-    away = np.abs(augmented.Z[:, None] - x).min(1) > 0.1  # where f_z is no f_x
+    x, y = approximations.data()
+    log_p = multivariate_normal(np.zeros(3), approximations.kernel(x, x) + np.eye(3)).logpdf(y)
+    both, own = np.array([approximations.divergences(x, y, z) for z in approximations.AUGMENTED_Z]).T
+    expected = [log_p - vfe(x, y, z) for z in approximations.AUGMENTED_Z]
+    away = np.abs(approximations.AUGMENTED_Z[:, None] - x).min(1) > 0.1  # where f_z is no f_x
     assert np.allclose(both[away], np.array(expected)[away], atol=1e-5)
     assert np.all(own <= both + 1e-6) and np.all(own > 0)
-    assert abs(augmented.Z[both.argmin()] - augmented.Z[own.argmin()]) > 0.02
+    assert abs(approximations.AUGMENTED_Z[both.argmin()] - approximations.AUGMENTED_Z[own.argmin()]) > 0.02
 
 
 def test_divergences_of_processes_are_those_of_their_gaussians():
@@ -81,7 +71,7 @@ def test_divergences_of_processes_are_those_of_their_gaussians():
     h = {"kernel_variance": 1.3, "lengthscale": 0.8, "likelihood_variance": 0.4}
     k = lambda a, b: 1.3 * np.exp(-0.5 * ((a - b.T) / 0.8) ** 2)  # noqa: E731
     both = np.concatenate([X, Z])
-    A = np.linalg.solve(k(Z, Z) + growing.JITTER * np.eye(2), k(Z, X)).T
+    A = np.linalg.solve(k(Z, Z) + regression.GROWING_JITTER * np.eye(2), k(Z, X)).T
     S = np.linalg.inv(np.linalg.inv(k(Z, Z)) + A.T @ A / 0.4)
     m = S @ A.T @ Y[:, 0] / 0.4
     B = np.vstack([A, np.eye(2)])  # mean of (f_X, f_Z) given f_Z
@@ -94,9 +84,9 @@ def test_divergences_of_processes_are_those_of_their_gaussians():
     bound = (
         multivariate_normal(np.zeros(5), Q + 0.4 * np.eye(5)).logpdf(Y[:, 0]) - np.trace(k(X, X) - Q) / 0.8
     )
-    forward, backward = growing.divergences(X, Y, Z, h, bound)
-    assert forward == pytest.approx(augmented.gaussian_kl(*q, *p), abs=1e-4)
-    assert backward == pytest.approx(augmented.gaussian_kl(*p, *q), abs=1e-4)
+    forward, backward = regression.divergences(X, Y, Z, h, bound)
+    assert forward == pytest.approx(approximations.gaussian_kl(*q, *p), abs=1e-4)
+    assert backward == pytest.approx(approximations.gaussian_kl(*p, *q), abs=1e-4)
 
 
 @needs_mirror
@@ -105,7 +95,7 @@ def test_the_wiener_fit_of_the_thesis(tmp_path, monkeypatch):
     monkeypatch.setenv("DGPBENCH_DATASETS", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     X, Y = snelson.data()
-    scale, noise, evidence = exact.wiener_fit(X[::2, 0], Y[::2, 0])
+    scale, noise, evidence = regression.wiener_fit(X[::2, 0], Y[::2, 0])
     assert evidence == pytest.approx(-41.06, abs=5e-3)
     assert np.sqrt(noise) == pytest.approx(0.25, abs=0.01) and scale == pytest.approx(
         0.92**2 / 1.15, rel=0.15
@@ -137,13 +127,13 @@ def test_budgets_are_points_of_a_curve():
         return SimpleNamespace(record=record)
 
     found = [unit(100, 4.0, -0.2, 0.1, 0), unit(10, 1.0, -0.5, 0.3, 0), unit(10, 3.0, -0.7, 0.1, 1)]
-    frame = budgets.points(found, "matthews2016_banana_")
+    frame = record_figures.points(found, "matthews2016_banana_")
     assert list(frame.method) == ["gfitc4"] * 2 and list(frame.seconds) == [2.0, 4.0]
     assert np.allclose(frame.test_loglik, [0.6, 0.2]) and np.allclose(frame.test_error, [0.2, 0.1])
-    picture = budgets.picture(SimpleNamespace(name="x", title="x", strip=""), found)
+    picture = record_figures.budgets_picture(SimpleNamespace(name="x", title="x", strip=""), found)
     assert isinstance(picture.data, pd.DataFrame) and picture.image()[:4] == b"\x89PNG"
     with pytest.raises(Nothing, match="none of these runs"):
-        budgets.points([SimpleNamespace(record=found[0].record | {"metrics": {}})], "")
+        record_figures.points([SimpleNamespace(record=found[0].record | {"metrics": {}})], "")
 
 
 def test_gains_are_paired_by_split_and_inducing_points():
@@ -155,13 +145,13 @@ def test_gains_are_paired_by_split_and_inducing_points():
 
     found = [unit("sgpmc", -0.2, 0, 5), unit("sgpmc", -0.3, 1, 5), unit("ngd_adam", -0.5, 0, 5)]
     found += [unit("ngd_adam", -0.4, 1, 5), unit("sgpmc", -0.9, 1, 5, "fixed"), unit("ngd_adam", -9.0, 1, 7)]
-    frame = gains.differences(found).set_index("against")
+    frame = record_figures.differences(found).set_index("against")
     assert frame.difference["gaussian"] == pytest.approx(0.2) and frame.pairs["gaussian"] == 2
     assert frame.error["gaussian"] == pytest.approx(0.1)
     assert frame.difference["clamped"] == pytest.approx(0.6) and set(frame.M) == {5}
-    assert gains.picture(SimpleNamespace(name="x", title="x"), found).image()[:4] == b"\x89PNG"
+    assert record_figures.gains_picture(SimpleNamespace(name="x", title="x"), found).image()[:4] == b"\x89PNG"
     with pytest.raises(Nothing, match="no pair of runs"):
-        gains.differences(found[2:])
+        record_figures.differences(found[2:])
 
 
 @pytest.mark.slow
@@ -174,14 +164,14 @@ def test_contours_of_three_classes(tmp_path):
     chain = ["inference=sgpmc", "inference.start.steps=60", "inference.burn_in=5", "inference.kept=10"]
     runs = (["inference=ngd_adam", "budget.steps=60"], [*chain, "inference.leapfrog=3", "budget.steps=80"])
     units = [run_unit(compose([*words, "paths.mirror=null", *run]))[0] for run in runs]
-    picture = contours.picture(SimpleNamespace(name="x", title="x", strip=""), units)
+    picture = fitted.contours_picture(SimpleNamespace(name="x", title="x", strip=""), units)
     table = picture.data
-    assert set(table.method) == {"ngd_adam", "sgpmc"} and len(table) == 2 * contours.SIDE**2
+    assert set(table.method) == {"ngd_adam", "sgpmc"} and len(table) == 2 * fitted.CONTOURS_SIDE**2
     np.testing.assert_allclose(table[["p0", "p1", "p2"]].sum(1), 1.0, atol=1e-6)
     assert picture.image()[:4] == b"\x89PNG"
-    plane = contours.Plane(units[1], "")
+    plane = fitted.Plane(units[1], "")
     functions = plane.functions(plane.X[0])
-    assert functions.shape == (contours.DRAWS, 3) and functions.std(0).min() > 0
+    assert functions.shape == (fitted.DRAWS, 3) and functions.std(0).min() > 0
     own = plane.labels[0]  # at a training row the function of its class is the largest, on the average
     assert functions.mean(0).argmax() == own
 
@@ -206,9 +196,9 @@ def test_boundaries_of_runs_with_parameters(tmp_path):
     words += [f"paths.results={tmp_path}", f"paths.datasets={tmp_path}", "paths.mirror=null"]
     models = (["model=gfitc", "model.num_inducing=4"], ["model=ep_gpc"])
     units = [run_unit(compose([*words, *model]))[0] for model in models]
-    found = boundaries.boundary(units[0], "EP")
-    assert found.M == 4 and found.Z.shape == (4, 2) and found.probs.shape == (boundaries.SIDE,) * 2
+    found = fitted.boundary(units[0], "EP")
+    assert found.M == 4 and found.Z.shape == (4, 2) and found.probs.shape == (fitted.SIDE,) * 2
     left, right = found.probs[:40].mean(), found.probs[-40:].mean()
     assert left < 0.4 and right > 0.6
-    picture = boundaries.picture(SimpleNamespace(name="x", title="x"), units)
+    picture = fitted.boundaries_picture(SimpleNamespace(name="x", title="x"), units)
     assert set(picture.data.M) == {4} and picture.image()[:4] == b"\x89PNG"

@@ -11,7 +11,7 @@ from dgpbench.data.generated import city
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.papers import figures
-from dgpbench.papers.figures import places
+from dgpbench.papers.figures import fitted
 from dgpbench.report.figures.picture import Nothing
 
 
@@ -39,9 +39,9 @@ def split():
 
 @pytest.mark.parametrize("weights", [None, (0.8, 0.2)])
 def test_densities_are_in_original_units(weights):
-    s, x = split(), places.condition("Saturday, 20:00")
+    s, x = split(), fitted.condition("Saturday, 20:00")
     at = np.array([[0.0, 0.5], [1.0, -1.0], [0.3, 0.1]])
-    got = places.model_density(Known(weights), s, x, at)
+    got = fitted.model_density(Known(weights), s, x, at)
     scaled = (x - s.x_mean) / s.x_std
     p = np.zeros(3)
     for share, shift in zip(weights or (0.5, 0.5), (0.0, 1.0), strict=True):
@@ -51,11 +51,11 @@ def test_densities_are_in_original_units(weights):
 
 
 def test_the_truth_stands_first_and_sums_to_one(monkeypatch):
-    monkeypatch.setattr(places, "model_and_split", lambda unit: (Known(), split()))
+    monkeypatch.setattr(fitted, "model_and_split", lambda unit: (Known(), split()))
     units = [unit("gp", 2.0), unit("cde", 1.0), unit("kde", 3.0), unit("mdn1", 4.0), unit("cde", 1.5)]
-    picture = places.picture(figures.find("4.4"), units)
+    picture = fitted.places_picture(figures.find("4.4"), units)
     assert list(dict.fromkeys(picture.data.density)) == ["truth", "cde", "gp", "kde"]
-    cell = np.prod(np.diff(places.BOX, axis=1) / (places.SIDE - 1))
+    cell = np.prod(np.diff(fitted.BOX, axis=1) / (fitted.PLACES_SIDE - 1))
     for _, part in picture.data[picture.data.density == "truth"].groupby("condition"):
         assert np.exp(part.log_density).sum() * cell == pytest.approx(1.0, abs=0.01)
     assert picture.image("png", dpi=40)[:4] == b"\x89PNG"
@@ -65,8 +65,8 @@ def test_without_parameters_it_says_so(monkeypatch):
     def none(unit):
         raise UserError("no parameters beside it")
 
-    monkeypatch.setattr(places, "model_and_split", none)
+    monkeypatch.setattr(fitted, "model_and_split", none)
     with pytest.raises(Nothing, match="no run on the city"):
-        places.picture(figures.find("4.4"), [])
+        fitted.places_picture(figures.find("4.4"), [])
     with pytest.raises(Nothing, match="no parameters beside it; records of results/reference come without"):
-        places.picture(figures.find("4.4"), [unit("cde", 1.0)])
+        fitted.places_picture(figures.find("4.4"), [unit("cde", 1.0)])

@@ -3,8 +3,7 @@
 import pytest
 from scipy import stats
 
-from dgpbench.papers.student import upper_tail
-from dgpbench.papers.verdict import NORMAL, Gap
+from dgpbench.papers.verdict import NORMAL, Gap, upper_tail
 
 
 @pytest.mark.parametrize("freedom", [0.7, 1.0, 2.0, 3.4, 19.0, 250.5, 1e4, 1e7])

@@ -14,9 +14,9 @@ from dgpbench.papers import specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.compare import comparison
 from dgpbench.papers.load import load_tables, tables_of
-from dgpbench.papers.notes import rule_notes
 from dgpbench.papers.plans import cell_key
 from dgpbench.papers.table import build
+from dgpbench.papers.views import rule_notes
 from dgpbench.report.missing import commands, run_command, summary
 from dgpbench.store.scan import scan
 

@@ -11,9 +11,8 @@ from report_units import unit, units
 from dgpbench.papers import specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.compare import comparison
-from dgpbench.papers.numbers import bold_columns, cell_frame
 from dgpbench.papers.table import build
-from dgpbench.papers.views import side_by_side
+from dgpbench.papers.views import bold_columns, cell_frame, side_by_side
 from dgpbench.report.rules import (
     Summary,
     average_ranks,

@@ -76,8 +76,9 @@ def main(args: argparse.Namespace) -> int:
 
 def _listed(args: argparse.Namespace) -> list[str]:
     """A line for each figure: name, title, and what it lacks."""
-    from dgpbench.papers import figures, lacks, specs
+    from dgpbench.papers import figures, specs
     from dgpbench.papers.load import tables_of
+    from dgpbench.papers.overview import of_figure
     from dgpbench.store.scan import scan
 
     known = figures.figure_specs()
@@ -90,7 +91,7 @@ def _listed(args: argparse.Namespace) -> list[str]:
     width, lines = max(map(len, known)), []
     for name, spec in known.items():
         title = spec.title or f"The same as {spec.same}"
-        lacking = lacks.of_figure(figures.find(name), units, tables)
+        lacking = of_figure(figures.find(name), units, tables)
         lines.append(f"{name:<{width}}  {title}" + (f"; {lacking}" if lacking else ""))
     return lines
 

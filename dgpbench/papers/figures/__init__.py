@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 
 import yaml
 
@@ -60,7 +60,16 @@ KINDS = {
     "gains": "What sampling gains",
     "places": "Densities of places",
 }
-SHARED = ("dots", "traces", "ranks", "frontier", "calibration")  # kinds that plain comparisons draw too
+Painter = Callable[..., Picture]  # (spec, units or table)
+MODULES = {  # of kinds that only papers have; the others are drawn by dgpbench.report.figures
+    "approximations": ("gradients", "augmented", "two_latents", "collapse"),
+    "draws": ("density", "projection", "marginals", "fidelities"),
+    "fitted": ("functions", "sequences", "boundaries", "contours", "places"),
+    "images": ("images", "latent_means", "label_samples"),
+    "priors": ("four_kernels", "kernel_draws", "log_densities", "two_layers", "surface", "prior"),
+    "records": ("alpha", "layers", "gains", "budgets", "ranges", "intensity"),
+    "regression": ("exact", "growing", "departure"),
+}
 FILES = {  # what a kind takes beside the record, which published records come without
     **dict.fromkeys(("density", "projection", "marginals", "fidelities"), "draws"),
     **dict.fromkeys(("functions", "boundaries", "images", "sequences", "contours", "places"), "parameters"),
@@ -80,7 +89,7 @@ class FigureSpec(PictureSpec):
     draws: int = 25  # of the functions of each run
     needs: str = ""  # what else to say where there are no records
     asked: bool = False  # drawn if asked for by name only: it trains, for up to some minutes
-    lacks: str = ""  # why nothing is drawn: a diagram, a reprint, data that cannot be had
+    lacks: str = ""  # why nothing is drawn: a diagram, a reprint, data that is not available
     same: str = ""  # the figure that is the same in another document
 
     @property
@@ -106,6 +115,14 @@ def find(name: str) -> FigureSpec:
     return known[known[name].same or name]
 
 
+def painter(kind: str) -> Painter:
+    """Return the function that makes the picture of a kind."""
+    for module, kinds in MODULES.items():
+        if kind in kinds:
+            return getattr(importlib.import_module(f"dgpbench.papers.figures.{module}"), f"{kind}_picture")
+    return importlib.import_module(f"dgpbench.report.figures.{kind}").picture
+
+
 def make(
     spec: FigureSpec,
     units: Sequence[Unit],
@@ -118,28 +135,27 @@ def make(
     """
     if spec.lacks:
         raise Nothing(spec.lacks)
-    where = "report" if spec.kind in SHARED else "papers"
-    module = importlib.import_module(f"dgpbench.{where}.figures.{spec.kind}")
+    paint = painter(spec.kind)
     if words:  # not the paper's figure any more, but one drawn like it
         spec = replace(spec, title=f"{KINDS[spec.kind]}: {' '.join(words)}", select=())
     if spec.table:
         if spec.table in tables and not words:
-            return _of_table(module, spec, tables[spec.table])
+            return _of_table(paint, spec, tables[spec.table])
         chosen = select(units, words) if words else units
-        return _of_table(module, spec, build(specs.load(spec.table), Records(chosen)))
+        return _of_table(paint, spec, build(specs.load(spec.table), Records(chosen)))
     if not spec.records:
         if words:
             raise Nothing(f"it takes no records, so that {' '.join(words)} chooses nothing")
-        return module.picture(spec, [])
+        return paint(spec, [])
     chosen = [unit for unit in select(units, words or spec.select) if unit.record["status"] == "done"]
     if not chosen:
         also = f"; {spec.needs}" if spec.needs and not words else ""
         raise Nothing(f"no finished run with {' '.join(words or spec.select)}{also}")
-    return module.picture(spec, chosen)
+    return paint(spec, chosen)
 
 
-def _of_table(module: ModuleType, spec: FigureSpec, table: Table) -> Picture:
+def _of_table(paint: Painter, spec: FigureSpec, table: Table) -> Picture:
     """The picture of a table; its notes name cells that hold records of others."""
-    drawn = module.picture(spec, table)
+    drawn = paint(spec, table)
     notes = [text.partition(": ")[2] for text in others_note(table.cells)]  # nothing is marked in a picture
     return replace(drawn, notes=(*drawn.notes, *notes))
