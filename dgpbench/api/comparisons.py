@@ -148,6 +148,14 @@ def compare(
     units = scan(place, reference=reference)
     if errors not in ERRORS:
         raise UserError(f"errors={errors!r} is not one of {', '.join(ERRORS)}")
-    chosen = {"metric": metric, "against": against, "tuned": tuned, "errors": errors}
-    found = fill(overrides, units, config_dirs=dirs, more=where, **chosen)
+    found = fill(
+        overrides,
+        units,
+        config_dirs=dirs,
+        more=where,
+        metric=metric,
+        against=against,
+        tuned=tuned,
+        errors=errors,
+    )
     return Compared(found)

@@ -13,11 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dgpbench.api.fitted import LEVELS, Curve, Fitted, Prediction, train
-from dgpbench.config import compose
-from dgpbench.config.checks import FIDELITIES, OURS
+from dgpbench.config import compose, refusals
 from dgpbench.config.composition import check_words
 from dgpbench.config.keys import likelihood_settings
-from dgpbench.config.refusals import section_of, unused_sections
+from dgpbench.config.refusals import FIDELITIES, OURS, section_of, unused_sections
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.data.files import atomic_file
@@ -26,7 +25,7 @@ from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform, separate
 from dgpbench.errors import UserError, message
 from dgpbench.models.base import Model, create
-from dgpbench.models.refusals import ANY, refuse, refuse_split
+from dgpbench.models.refusals import ANY, refuse_split
 from dgpbench.store.disk import write_npz
 from dgpbench.store.model_files import split_parameters, unpack
 from dgpbench.store.read import MAX_FILE, unpack_arrays
@@ -123,7 +122,7 @@ class Estimator(BaseEstimator):
                 f"model={self.model} needs the level of each row, which estimators have no argument for; "
                 "use dgpbench.run with a dataset that has levels, such as dataset=mf_sine"
             )
-        refuse(cfg)
+        refusals.check(cfg)
         x_mean, x_std = scale(moments(X), "train")
         y_mean, y_std = np.zeros(Y.shape[1]), np.ones(Y.shape[1])
         if not classes:

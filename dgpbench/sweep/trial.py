@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -258,7 +259,7 @@ class _Trial:
         if not code_packages([{"model": self.cfg["model"]}]):
             tasks = ("regression",)  # the inference method is what is tried
         for task in tasks or ("regression", *CLASSES):
-            yield lambda rows, task=task: _made_up(task, rows), bool(tasks)
+            yield partial(_made_up, task), bool(tasks)
 
     def on(self, split_of: Callable[[int], Split], certain: bool) -> None:
         """Try the model on one task, with few rows and, if an error may come from that, with more."""

@@ -191,7 +191,7 @@ def tests_grids(comparison: Comparison) -> list[Grid]:
     table, metric = logarithms(comparison), comparison.metric
     against = table.spec.baseline
     what = "differences of logarithms" if metric.ratio else "differences"
-    notes = explain_tests(against, what, f"{ROPE} (1 %)" if metric.ratio else str(ROPE))
+    notes = explain_tests(str(against), what, f"{ROPE} (1 %)" if metric.ratio else str(ROPE))
     ranks, cd, p = rank_groups(table)
     sets = int(ranks.n.min()) if len(ranks) else 0
     if cd is not None:

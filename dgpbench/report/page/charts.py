@@ -383,7 +383,7 @@ def training(data: pd.DataFrame, columns: Sequence[str], x: str = "seconds", y: 
     """Return a panel per dataset of `trace_frame`: each curve smoothed, with its raw values behind."""
     found = []
     for name in dict.fromkeys(data.panel):
-        lines = []
+        lines: list[tuple] = []
         for (method, split), part in data[data.panel == name].groupby(["method", "split"], sort=False):
             part = part[np.isfinite(part[x]) & np.isfinite(part[y]) & (part[x] > 0)].sort_values("step")
             if len(part) > 1 and sum(line[0] == method for line in lines) < MOST_LINES:
