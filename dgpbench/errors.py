@@ -1,7 +1,6 @@
 """The one exception that means "the user can fix this": one clear line, exit code 2, no traceback."""
 
 import errno
-import inspect
 import re
 from pathlib import Path
 
@@ -83,6 +82,8 @@ def user_place(error: BaseException) -> tuple[str, int, str] | None:
 
 def source_of(thing: object) -> str:
     """Return 'mine.py:14: ', where a class, function or method of the user begins; '' if it is not theirs."""
+    import inspect
+
     try:
         if not isinstance(thing, type):
             code = inspect.unwrap(thing).__code__  # type: ignore[arg-type]  # else AttributeError

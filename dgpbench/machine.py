@@ -1,17 +1,23 @@
-"""Facts about the machine and the software that a record keeps."""
+"""Facts about the machine and the software that a record keeps, and the user's cache folder."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 PACKAGES = ("dgpbench", "tensorflow", "tensorflow-probability", "gpflow", "numpy", "scipy")
+CACHE = "DGPBENCH_CACHE"  # variable that names another cache folder; empty means none
 ROUND = 0.0019  # processor seconds of `round_seconds` on the machine of the reference records, an AMD EPYC
 
 
@@ -115,23 +121,19 @@ def pace() -> float:
     Timed once, for half a second, and kept in the cache folder; for a tenth of that where there is none. A
     time taken beside other work, which slows down the processor, is kept for a day.
     """
-    import hashlib
-
     import numpy as np
 
-    from dgpbench.config.remembered import folder, read_own, write_own
-
     about = hashlib.sha256(f"{ROUND} {processor()} {np.__version__}".encode()).hexdigest()
-    base = folder()
+    base = cache_folder()
     place = base / f"pace-{about[:32]}.json" if base else None
-    known = read_own(place, "pace") if place else None
+    known = read_cached(place, "pace") if place else None
     if isinstance(known, list) and (known[1] is None or time.time() < known[1]):
         return float(known[0])
     began, spent = time.perf_counter(), time.process_time()
     found = round_seconds(0.5 if place else 0.05) / ROUND
     alone = time.process_time() - spent > 0.8 * (time.perf_counter() - began)
     if place:
-        write_own(place, "pace", [found, None if alone else time.time() + 86400.0], 4)
+        write_cached(place, "pace", [found, None if alone else time.time() + 86400.0], 4)
     return found
 
 
@@ -151,3 +153,48 @@ def round_seconds(budget: float) -> float:
             b[0].sum()
         times.append(time.process_time() - began)
     return min(times)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder for values that can be computed again; None if there is none."""
+    if CACHE in os.environ:
+        return Path(os.environ[CACHE]) if os.environ[CACHE] else None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "dgpbench" if os.path.isabs(base) else None
+
+
+def write_cached(path: Path, name: str, value: Any, files: int) -> None:
+    """Write a value with its checksum, and delete all but the last `files` files NAME-*.json next to it.
+
+    Errors are ignored: the cache is optional.
+    """
+    text = json.dumps(value)
+    document = json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), name: text})
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(document)
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+        others = sorted(path.parent.glob(f"{name}-*.json"), key=lambda p: p.stat().st_mtime)
+        for old in others[:-files]:
+            old.unlink(missing_ok=True)
+
+
+def read_cached(path: Path, name: str) -> Any:
+    """Return a value that `write_cached` wrote; None if it is damaged or others can write the file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_uid != os.getuid() or facts.st_mode & 0o022:
+                return None
+            document = json.load(file)
+        text = document[name]
+        if hashlib.sha256(text.encode()).hexdigest() != document["sha256"]:
+            return None
+        return json.loads(text)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,4 +1,4 @@
-"""Tests, and the processes they start, keep composed configs in a folder of their own, not the user's."""
+"""Tests, and the processes they start, use a cache folder of their own, not the user's."""
 
 import os
 import tempfile

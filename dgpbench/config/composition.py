@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from dgpbench.config import refusals, remembered
+from dgpbench.config import refusals
 from dgpbench.config.checks import check_fields
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
 from dgpbench.config.plugins import plugin_folders
@@ -55,13 +55,8 @@ def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (
     folders = config_folders(config_dirs)
     overrides = [_named(text, folders) for text in overrides]
     if (plain := quick(overrides, folders)) is not None:
-        return _finished(plain, overrides, folders)[0]
-    if (known := remembered.recall(overrides, folders)) is not None:
-        return known
-    cfg, lasting = _compose(overrides, folders)
-    if lasting:
-        remembered.remember(overrides, folders, cfg)
-    return cfg
+        return _finished(plain, overrides, folders)
+    return _compose(overrides, folders)
 
 
 def _named(text: str, folders: Sequence[Path]) -> str:
@@ -72,8 +67,7 @@ def _named(text: str, folders: Sequence[Path]) -> str:
     return f"{group}={member(group, name, options(group, folders))}"
 
 
-def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, bool]:
-    """The config by Hydra, and whether it depends on nothing but overrides and conf files."""
+def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> dict:
     choices, values = _parse(list(overrides), folders)
     try:
         cfg = _hydra(choices + [text for _, text in values], folders)
@@ -85,8 +79,8 @@ def _compose(overrides: Sequence[str], folders: Sequence[Path]) -> tuple[dict, b
     return _finished(cfg, [*choices, *(f"{name}={text.partition('=')[2]}" for name, text in values)], folders)
 
 
-def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple[dict, bool]:
-    """The composed config, checked and completed; `given`: the words of the command line."""
+def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> dict:
+    """Check and complete a composed config; `given` are the overrides of the command line."""
     cfg["paths"]["config_dirs"] = [str(folder) for folder in folders[1 + len(plugin_folders()) :]]
     cfg["paths"]["mirror"] = cfg["paths"].get("mirror") or None
     cfg = check_fields(cfg)
@@ -97,15 +91,14 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> tuple
     dataset = cfg["dataset"]
     free = dataset.get("prepare") == "auto" and dataset["task"] == "regression"
     free = free and not any(word.startswith("dataset.task=") for word in given)
-    lasting = dataset["task"] != "auto" and not free
-    if not lasting:
+    if dataset["task"] == "auto" or free:
         from dgpbench.data.readers.user_labels import infer_task
 
         dataset["task"] = infer_task(dataset, cfg["paths"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):
         cfg["inference"]["name"] = str(method)  # a label: what the model does whatever the group is called
     refusals.check_given(cfg["model"], given)
-    return cfg, lasting
+    return cfg
 
 
 def deviations(cfg: dict) -> list[str]:

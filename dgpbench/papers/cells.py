@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from dgpbench.config.keys import DATA_FIELDS
+from dgpbench.config import compose
+from dgpbench.config.keys import DATA_FIELDS, config_key
 from dgpbench.config.protocol import num_splits
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
-from dgpbench.papers.plans import cell_key, plan_of
 from dgpbench.papers.published import Published, find
 from dgpbench.papers.specs import Place, Spec
 from dgpbench.report import table
@@ -78,10 +78,22 @@ class Records:
         return sum(r["status"] == "done" for r in records), max(r["finished"] for r in records)
 
 
+@lru_cache(maxsize=4096)
+def _composed(words: tuple[str, ...], config_dirs: tuple[str, ...]) -> dict:
+    return compose(words, config_dirs)
+
+
+@lru_cache(maxsize=8192)
+def cell_key(words: tuple, config_dirs: tuple, dataset: tuple, data_hash: str) -> str:
+    """Return the config_key of a cell. Of the dataset, only keys.DATA_FIELDS matter."""
+    data = {name: list(v) if isinstance(v, tuple) else v for name, v in dataset}
+    return config_key({**_composed(words, config_dirs), "dataset": data}, data_hash)
+
+
 def _chosen(place: Place) -> dict:
     """What a cell chooses of its dataset, such as dataset.per_class=2: by its words, by its experiment, or as
     the dataset's file says."""
-    own = plan_of(place.words, place.config_dirs).dataset
+    own = _composed(place.words, place.config_dirs)["dataset"]
     named = {word.partition("=")[0].removeprefix("dataset.") for word in place.words}
     if place.dataset and own["name"] != place.dataset:  # composed once for all datasets of a column
         path = _datasets(place.config_dirs).get(place.dataset)
@@ -121,7 +133,7 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
         if cell.absent or dataset is None:
             continue
         try:
-            protocol = plan_of(place.words, place.config_dirs).protocol
+            protocol = _composed(place.words, place.config_dirs)["protocol"]
             splits = num_splits(_facts(dataset, datasets[dataset]), protocol)
         except UserError as error:
             cell.absent = f"{' '.join(place.words)} does not compose: {error}"

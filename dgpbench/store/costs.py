@@ -20,9 +20,8 @@ from typing import Any
 
 from dgpbench.config.budget import planned_steps
 from dgpbench.config.keys import hashed, settings
-from dgpbench.config.remembered import folder, read_own, write_own
 from dgpbench.config.upgrade import complete
-from dgpbench.machine import pace, processor
+from dgpbench.machine import cache_folder, pace, processor, read_cached, write_cached
 from dgpbench.store.layout import slug
 from dgpbench.store.scan import folders, packed_units, read_record
 from dgpbench.store.seconds import core_share
@@ -343,9 +342,9 @@ def _packed_timings(places: Sequence[Path]) -> dict[str, Timing]:
     except OSError:
         return {}
     digest = hashlib.sha256(json.dumps([source, facts]).encode()).hexdigest()
-    base = folder()
+    base = cache_folder()
     place = base / f"{NAME}-{digest[:32]}.json" if base and files else None
-    known = read_own(place, NAME) if place else None
+    known = read_cached(place, NAME) if place else None
     if known is None:
         records = (u.record for p in places for u in packed_units(p, warn=lambda text: None, traces=False))
         timings = list(_grouped(filter(None, map(timing, records))).values())
@@ -355,7 +354,7 @@ def _packed_timings(places: Sequence[Path]) -> dict[str, Timing]:
             "timings": [asdict(t) | {"fields": shared.index(t.fields)} for t in timings],
         }
         if place:
-            write_own(place, NAME, known, 4)
+            write_cached(place, NAME, known, 4)
     found = [
         Timing(
             **each

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dgpbench.config.remembered import folder, read_own, write_own
+from dgpbench.machine import cache_folder, read_cached, write_cached
 
 NAME = "records"
 FILES = 24  # packed files that stay known
@@ -24,7 +24,7 @@ LEAST = 50_000  # bytes; smaller files are read as quickly
 def recall(path: Path) -> list[dict] | None:
     """The records of a packed file, if it was read before as it is; their nested sections are shared."""
     place = _place(path)
-    found: Any = read_own(place, NAME) if place else None
+    found: Any = read_cached(place, NAME) if place else None
     try:
         configs, records = found["configs"], found["records"]
         return [
@@ -50,11 +50,11 @@ def remember(path: Path, records: Sequence[dict]) -> None:
             numbers[text] = len(configs)
             configs.append(shared)
         kept.append([numbers[text], {name: part for name, part in record.items() if name != "config"}])
-    write_own(place, NAME, {"configs": configs, "records": kept}, FILES)
+    write_cached(place, NAME, {"configs": configs, "records": kept}, FILES)
 
 
 def _place(path: Path) -> Path | None:
-    base = folder()
+    base = cache_folder()
     try:
         if base is None or path.is_symlink() or path.stat().st_size < LEAST:
             return None

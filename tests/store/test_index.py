@@ -5,7 +5,6 @@ import random
 import pytest
 from store_units import digest, make_cfg, make_record
 
-from dgpbench.config import remembered
 from dgpbench.store import index
 from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
@@ -13,7 +12,7 @@ from dgpbench.store.scan import Unit, scan
 
 @pytest.fixture
 def packed(tmp_path, monkeypatch):
-    monkeypatch.setenv(remembered.SWITCH, str(tmp_path / "cache"))
+    monkeypatch.setenv("DGPBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(index, "LEAST", 0)
     units = []
     for split in range(6):
