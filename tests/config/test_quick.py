@@ -10,6 +10,7 @@ from dgpbench.errors import UserError
 FEW = [
     "experiment=iwvi2019_cvae_50 inference=dsvi",  # all three name an inference
     "experiment=dsvi2017_sgp dataset=statlog-heart protocol.train_fraction=0.652 seed=3 split=1",
+    "model=dgp2 model.layers=[gp,gp,gp] paths.results=/tmp/some-where/r.1 paths.datasets=../data",
 ]
 MANY = [
     "",
@@ -27,7 +28,7 @@ MANY = [
 def both(words):
     folders = config_folders()
     assert quick(words, folders) is not None
-    return compose(words), _compose(words, folders)[0]
+    return compose(words), _compose(words, folders)
 
 
 @pytest.mark.parametrize("text", FEW)
@@ -54,7 +55,8 @@ def test_the_environment_is_read_each_time(monkeypatch):
     "text",
     [
         "model=[sgp]",
-        "model.layers=[gp,gp]",
+        "model.layers=[[gp,gp],[gp]]",
+        "model.priors.lengthscale=[gamma,1,1]",
         "model=sgp,dgp2",
         "model=nothing",
         "model.not_there=1",
