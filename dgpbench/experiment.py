@@ -6,6 +6,7 @@ config -> split -> model -> train -> predict -> metrics -> record; each arrow is
 from __future__ import annotations
 
 import os
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
-from dgpbench.adapters.trackers import Tracking, check_tracker
 from dgpbench.config import config_key, deviations, run_key
 from dgpbench.config.budget import budget_of, budget_text, every, planned_steps
 from dgpbench.config.protocol import is_trial, num_splits
@@ -46,6 +46,7 @@ from dgpbench.store.model_files import check_allowed, load_parameters, split_par
 from dgpbench.store.scan import Unit, find_done
 from dgpbench.store.schema import build_record
 from dgpbench.store.write import PARAMS, ensure_writable, write_unit
+from dgpbench.trackers import Tracking, check_tracker
 
 MAX_NOTE, MAX_NOTES = 1000, 100  # characters and lines that stay of the notes of a record that is too large
 OUT_OF_MEMORY = ("ResourceExhaustedError", "MemoryError")
@@ -173,7 +174,20 @@ def _failure(error: BaseException) -> dict:
         reason = message(error)
     elif isinstance(error, SystemExit):
         reason = f"the model called sys.exit({error.code!r}){in_user_file(error)}"
-    return {"status": status, "reason": reason, "details": {"traceback": traceback.format_exc()}}
+    return {"status": status, "reason": reason, "details": {"traceback": _traceback()}}
+
+
+def _traceback() -> str:
+    """Return the traceback without the folders of this machine, since records are shared."""
+    return re.sub(r'File "([^"]+)"', lambda found: f'File "{_short_path(found[1])}"', traceback.format_exc())
+
+
+def _short_path(name: str) -> str:
+    path = Path(name)
+    for folder in (Path(__file__).resolve().parents[1], Path.cwd()):
+        if path.is_relative_to(folder):
+            return str(path.relative_to(folder))
+    return name.rpartition("site-packages/")[2] if "site-packages/" in name else path.name
 
 
 def _unstored(error: Exception, outcome: dict) -> dict:

@@ -113,6 +113,9 @@ def compare(
         Results folder; None means DGPBENCH_RESULTS, or ``results``.
     reference : bool, default=False
         Add the records that come with dgpbench.
+    errors : {"corrected", "plain"}, default="corrected"
+        Standard errors over splits: "corrected" allows for the rows that splits share, and
+        "plain" is the papers' form.
 
     Returns
     -------

@@ -65,8 +65,8 @@ def main(args: argparse.Namespace) -> int:
     if plan.launcher.name == "local" and args.retry != "none":  # their process may be about to let them go
         todo += [index for index, state in states.items() if state.status == "running"]
     if todo:
-        from dgpbench.adapters.trackers import check_tracker
         from dgpbench.store.write import ensure_writable
+        from dgpbench.trackers import check_tracker
 
         check_tracker(plan.configs[0])
         ensure_writable(plan.results)

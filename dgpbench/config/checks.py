@@ -47,6 +47,7 @@ def normalise(cfg: dict) -> dict:
 
 def check_fields(cfg: dict) -> dict:
     """Return the copy of `normalise` after the check of each field, before that of their combination."""
+    cfg = {"tracker": {"name": "none"}, **cfg}  # records keep no tracker
     out = dict(cfg)
     check_names("", cfg, [*TOP, *SECTIONS])
     out.update(check_section("", {k: cfg[k] for k in TOP if k in cfg}, TOP, closed=True))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgpbench.adapters.trackers import check_tracker
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import ensure_writable
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.state import Observer, find_record, to_run
+from dgpbench.trackers import check_tracker
 
 
 def launch(

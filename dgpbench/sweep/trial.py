@@ -352,7 +352,8 @@ class _Trial:
         yield "all finite"
 
         self.begin("store", model.load_parameters)
-        if not (values := _stored(model)):
+        values, stored_as = _stored(model)
+        if stored_as == "0 arrays":
             note("parameters() is empty, so finished runs cannot predict or be rescored")
             return
         other = create(cfg)
@@ -364,7 +365,7 @@ class _Trial:
                 f"{where}after load_parameters(parameters()) predict gives other numbers than before"
                 f" (relative difference {gap:.2g}); expected the same"
             )
-        yield f"{len(values)} arrays, and the same predictions after loading"
+        yield f"{stored_as}, and the same predictions after loading"
 
 
 def _explained(error: BaseException, step: str) -> Finding:
@@ -445,18 +446,22 @@ def _difference(a: Predictive, b: Predictive) -> float:
     )
 
 
-def _stored(model: Model) -> dict[str, np.ndarray]:
-    """Return the model's parameters as they come back from a file."""
+def _stored(model: Model) -> tuple[Any, str]:
+    """Return the model's parameters as they come back from a file, and what they are."""
     from dgpbench.store.disk import write_npz
+    from dgpbench.store.model_files import ModelFile, split_parameters, unpack
     from dgpbench.store.read import unpack_arrays
 
     place, values = source_of(model.parameters), model.parameters()
-    if not isinstance(values, dict):
+    if not isinstance(values, (dict, ModelFile, bytes)):
         kind = type(values).__name__
         raise ModelError(f"{place}parameters returned a {kind}, expected a mapping of names to arrays")
-    file = io.BytesIO()
+    buffer = io.BytesIO()
     try:
-        write_npz(file, values)
+        arrays, file = split_parameters(values)
+        if file:
+            return unpack(file), f"a {file.format} file"
+        write_npz(buffer, arrays)
     except ValueError as error:
         raise ModelError(f"{place}{message(error)}") from None
-    return unpack_arrays(file.getvalue())
+    return unpack_arrays(buffer.getvalue()), f"{len(arrays)} arrays"

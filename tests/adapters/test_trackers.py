@@ -16,8 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "sweep"))
 from csv_units import TINY, config  # noqa: E402
 from sweep_tools import environment, write_data  # noqa: E402
 
-from dgpbench import Regressor  # noqa: E402
-from dgpbench.adapters import trackers  # noqa: E402
+from dgpbench import (
+    Regressor,  # noqa: E402
+    trackers,  # noqa: E402
+)
 from dgpbench.config import compose, run_key  # noqa: E402
 from dgpbench.engine.context import Silent  # noqa: E402
 from dgpbench.errors import Interrupted, UserError  # noqa: E402

@@ -1,5 +1,6 @@
 """Small files and models of a user's own, made on the spot."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ RIDGE_YAML = "# Ridge.\n_target_: own_ridge.Ridge\nname: ridge\nclosed_form: tru
 
 def write_ridge(folder: Path) -> str:
     """own_ridge.py and conf/model/ridge.yaml; returns the config folder."""
+    sys.modules.pop("own_ridge", None)  # that of another test
     (folder / "own_ridge.py").write_text(RIDGE)
     (folder / "conf" / "model").mkdir(parents=True)
     (folder / "conf" / "model" / "ridge.yaml").write_text(RIDGE_YAML)

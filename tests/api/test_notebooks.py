@@ -3,6 +3,7 @@
 import sys
 from html.parser import HTMLParser
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -102,7 +103,9 @@ def test_training_has_a_bar_in_notebooks(notebook):
 def test_sweeps_have_a_bar_in_notebooks(notebook, monkeypatch, capsys):
     from dgpbench.sweep import watch
 
-    watcher = watch.Watcher(SimpleNamespace(label=lambda index: EVIL), 4)
+    plan = SimpleNamespace(units=[SimpleNamespace(config=0)] * 4, label=lambda index: EVIL)
+    watcher = watch.Watcher(plan, range(4), costs=MagicMock(one=lambda index: 1.0))
+    watcher.started(0, None)
     watcher.ended(0, "done", None)
     watcher._shown = -np.inf
     watcher.show(2, EVIL)
@@ -113,4 +116,4 @@ def test_sweeps_have_a_bar_in_notebooks(notebook, monkeypatch, capsys):
     assert "no luck" in capsys.readouterr().err
     watcher.clear()
     assert notebook.shown[-1] == ""
-    assert watch.Watcher(SimpleNamespace(), 1, quiet=True)._bar is None
+    assert watch.Watcher(plan, range(1), quiet=True, costs=MagicMock())._bar is None

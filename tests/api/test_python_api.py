@@ -186,7 +186,9 @@ def test_compare_is_the_mean_of_the_records(place):
     table = found.frame().set_index("column")
     for model, group in dgpbench.results().groupby("model"):
         assert table.loc[model, "mean"] == pytest.approx(group.test_rmse.mean(), rel=1e-12)
-        assert table.loc[model, "se"] == pytest.approx(group.test_rmse.std() / np.sqrt(2), rel=1e-12)
+        assert table.loc[model, "se"] == pytest.approx(
+            group.test_rmse.std() * np.sqrt(1 / 2 + 1 / 9), rel=1e-12
+        )
     assert (table.done == 2).all() and (table.failed == 0).all()
     assert "linear" in found.text("markdown") and "toprule" in found.text("latex")
     with pytest.raises(dgpbench.UserError, match="no format 'pdf'"):

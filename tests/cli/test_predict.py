@@ -180,7 +180,7 @@ def test_the_plan_lists_every_column_and_the_key_has_the_recipe(rents, capsys):
     assert cli.main(["run", *words, "dataset.prepare=auto", "--force"]) == 0
     plan = capsys.readouterr().err
     for text in ("flat: dropped", "town: one-hot, 3 categories", "rooms: number; missing values become"):
-        assert f"prepare  {text}" in plan
+        assert f"prepare   {text}" in plan
     config = rents.config
     assert settings(config)["dataset.prepare"] == "auto"
     assert rents.key == run_key(config, rents.record["data_hash"])

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from dgpbench.config.kernel_names import FAMILIES
+from dgpbench.config.schema import IN_GPFLOW
 from dgpbench.errors import UserError
 from dgpbench.gp.kernels import parse
 from dgpbench.gp.kernels.in_gpflow import ALL, from_gpflow, to_gpflow, values_of
@@ -73,7 +74,7 @@ def test_one_period_for_all_inputs_beside_a_lengthscale_for_each():
     assert np.allclose(to_gpflow(kernel, values)(X), theirs(X), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", in_gpflow.NAMES)
+@pytest.mark.parametrize("name", IN_GPFLOW)
 @pytest.mark.parametrize("epsilon", [1e-3, 0.02])
 def test_expectations_of_likelihoods_are_those_of_gpflow(name, epsilon):
     likelihood = LIKELIHOODS[name](**{"epsilon": epsilon} if name in ("bernoulli", "robustmax") else {})

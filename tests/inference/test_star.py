@@ -98,7 +98,7 @@ def test_hidden_layers_of_different_widths_are_refused():
     [
         (["model=lv_gp"], "latent variables"),
         (["model=dgp2", "precision=float32"], "precision=mixed or float64"),
-        (["model=dgp2", "precision=mixed"], "precision=float64, or inference.estimator=sampled"),
+        (["model=dgp2", "precision=mixed"], "remove precision=mixed .*, or set inference.estimator=sampled"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused_in_one_line(words, says):

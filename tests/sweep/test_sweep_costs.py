@@ -75,6 +75,7 @@ def test_a_fresh_folder_takes_the_times_of_records_elsewhere_scaled_to_this_mach
 
 def test_the_shipped_records_estimate_runs_without_own_records(here, monkeypatch):
     monkeypatch.setattr(timing, "pace", lambda: 1.0)
+    monkeypatch.setattr(timing, "processor", lambda: "another one")
     plan = plan_of("model=sgp,dgp2,random_forest,svm", "dataset=energy", "split=0", "threads=1")
     found = Costs(plan).lines(range(4))
     assert any(line.startswith("3 units: about ") and "scaled to this machine" in line for line in found)

@@ -155,7 +155,7 @@ def test_dry_run_estimates_from_records_and_says_what_it_cannot_know(copy):
     assert done.returncode == 0
     assert "6 units: 2 done, 4 missing" in done.stdout
     assert "1 unit: about 1 core-hours (30:00 one after another)" in done.stdout  # half an hour, two threads
-    assert "3 units: about " in done.stdout and "from similar runs on " in done.stdout
+    assert "3 units: about " in done.stdout and "from similar runs" in done.stdout
     assert not place.exists()
 
 

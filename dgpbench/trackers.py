@@ -31,7 +31,7 @@ from dgpbench.store.untrusted import parse_json, read_regular
 IDS = "tracker.json"  # in the folder of an unfinished run: the trackers' own names for it
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 NOT_LOGGED = ("paths", "launcher", "engine", "tracker")
-TENSORBOARD = {"name": "tensorboard", "_target_": "dgpbench.adapters.trackers.TensorBoard"}
+TENSORBOARD = {"name": "tensorboard", "_target_": "dgpbench.trackers.TensorBoard"}
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # of unset variables
 SECRET = re.compile(r"KEY|TOKEN|PASSWORD|SECRET")  # in names of environment variables
 
