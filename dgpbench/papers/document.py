@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
-from dgpbench.papers.compare import comparison, counted
+from dgpbench.papers.agreement import comparison, counted
 from dgpbench.papers.load import all_tables, tables_of
 from dgpbench.papers.overview import overview
 from dgpbench.papers.table import Table

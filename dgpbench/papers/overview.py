@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.papers import specs
-from dgpbench.papers.compare import agreement
+from dgpbench.papers.agreement import agreement
 from dgpbench.papers.figures import FigureSpec
 from dgpbench.papers.figures.records import pairs
 from dgpbench.papers.table import Table
+from dgpbench.papers.verdict import EQUIVALENT, KINDS
 from dgpbench.report.grid import Entry, Grid, Line, plain
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
@@ -61,7 +62,7 @@ def of_figure(spec: FigureSpec, units: Sequence[Unit], tables: dict[str, Table])
     return ""
 
 
-NUMBERS = 54  # characters of a line of the first screen besides what the table is
+NUMBERS = 56  # characters of a line of the first screen besides what the table is
 SHORTEST = 24  # characters of what a table is
 BEGIN = "no record of these tables here; dgpbench run experiment=dsvi2017_sgp dataset=boston makes one"
 EMPTY = ("ours", "failed", "published cells")  # of a table without numbers
@@ -95,7 +96,7 @@ def overview(tables: list[Table], folder: Path) -> Grid:
 
 
 def first_screen(tables: Sequence[Table], folder: Path, width: int) -> Grid:
-    """Return one line of `width` per table: what it is, cells filled, and agreement with print.
+    """Return one line of `width` per table: what it is, cells filled, and verdicts.
 
     A table and its variants share a line.
     """
@@ -108,12 +109,12 @@ def first_screen(tables: Sequence[Table], folder: Path, width: int) -> Grid:
         filled = {at for table in group for at, cell in table.cells.items() if cell.values}
         found = agreement(group)
         compared = found["compared"]
+        kinds = [Entry(str(found[kind] or ""), value=found[kind]) for kind in KINDS[1:]]
         entries = (
             Entry(textwrap.shorten(group[0].spec.title, room, placeholder=" ...", break_on_hyphens=False)),
             Entry(f"{len(filled)}/{len(group[0].cells)}"),
-            Entry(f"{found['within 2 s.e.']}/{compared}" if compared else "", value=compared),
-            Entry(str(found["explained"] or ""), value=found["explained"]),
-            Entry(str(found["open"] or ""), value=found["open"]),
+            Entry(f"{found[EQUIVALENT]}/{compared}" if compared else "", value=compared),
+            *kinds,
         )
         lines.append(Line((name,), entries))
     names = ", ".join(name for name, other in specs.others().items() if "why" in other)
@@ -121,14 +122,14 @@ def first_screen(tables: Sequence[Table], folder: Path, width: int) -> Grid:
     every = agreement(tables)
     notes = (
         *((BEGIN,) if not any(cell.units for table in tables for cell in table.cells.values()) else ()),
-        f"in all {every['within 2 s.e.']} of {every['compared']} cells agree; records from {folder}, its "
-        "reference/ and community/",
-        "filled: cells with a run; agree: within 2 combined standard errors of the published number; "
-        "explained: another run agrees; open: neither",
+        f"in all {every[EQUIVALENT]} of {every['compared']} compared cells are equivalent to print; records "
+        f"from {folder}, its reference/ and community/",
+        "filled: cells with a run; equiv.: equivalent, within 0.1 nat or 10 % over as many runs as print; "
+        "diff.: different; undec.: undecided, too few runs; expl.: different, with a known cause",
         f"with variants (--variant NAME) counted in: {', '.join(varied)}" if varied else "",
         "dgpbench tables S7 prints a table; add --compare, --stats, --calibration, --frontier or --missing",
         "dgpbench tables kin8nm prints all numbers of a dataset",
         f"dgpbench tables --all prints every comparison, and what is missing; {names} have no numbers",
     )
-    heads = ("what", "filled", "agree", "explained", "open")
+    heads = ("what", "filled", "equiv.", "diff.", "undec.", "expl.")
     return Grid("tables", "Tables", "", ("table",), heads, tuple(lines), [], tuple(filter(None, notes)))

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from dgpbench.papers import figures, specs
-from dgpbench.papers.compare import comparison
+from dgpbench.papers.agreement import comparison
 from dgpbench.papers.load import all_tables, tables_of
 from dgpbench.papers.overview import overview
 from dgpbench.papers.published import citations

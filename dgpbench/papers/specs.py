@@ -69,7 +69,7 @@ class Spec(table.Spec):
     footers: tuple[str, ...] = ()
     printed_footers: dict = field(default_factory=dict)
     variants: dict[str, dict] = field(default_factory=dict)
-    explained: tuple[dict, ...] = ()  # cells (rows, columns, of) and the variant whose runs explain them
+    explained: tuple[dict, ...] = ()  # cells (rows, columns, of), why, and the variant whose runs show it
     notes: tuple[str, ...] = ()
     lacks: str | None = None  # said of a table of which nothing is run
     source: str | None = None  # of the published numbers
@@ -221,8 +221,11 @@ def _consistent(spec: Spec) -> None:
             if set(entry.get(name, ())) - set(allowed):
                 raise UserError(f"table {spec.name}: explained {name} must be of: {', '.join(allowed)}")
         explained, by = entry.get("of"), entry.get("variant")
-        if {explained, by} - {None, *spec.variants} or explained == by or not entry.get("why"):
-            raise UserError(f"table {spec.name}: explained needs why, and a variant of: {[*spec.variants]}")
+        same = explained == by and explained is not None
+        if {explained, by} - {None, *spec.variants} or same or not entry.get("why"):
+            raise UserError(
+                f"table {spec.name}: explained needs why, and as of and variant one of: {[*spec.variants]}"
+            )
     for metric in {place.metric for place in spec.places.values() if place.metric}:
         try:
             find_metric(metric)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,10 +64,17 @@ def _measured(cell: dict) -> Measured:
 
 
 class Explanation(NamedTuple):
-    """The run of another variant beside a cell, and what its agreement with print would mean."""
+    """Why a cell may differ from print, and the runs of another variant that show it."""
 
-    cell: Cell
     why: str
+    cell: Cell | None = None
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the variant's runs; None for a note alone and for records of others."""
+        if self.cell is None:
+            return None
+        return math.inf if self.cell.community else statistics.fmean(self.cell.values.values())
 
 
 @dataclass(frozen=True)
@@ -122,21 +130,21 @@ def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Tabl
 
 
 def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanation]:
-    """The cells of other variants that the spec names as explanations, those that have been run; of several
-    the first. An entry of the spec explains the cells of its variant `of` by those of its `variant`; without
-    one of them it means the table itself, and without rows or columns all."""
+    """Return the explanations that the spec gives for cells; of several a note counts, else the first.
+
+    An entry explains the cells of its variant `of` by the runs of its `variant`; one of the two may be
+    missing and then means the table itself. An entry with neither holds for the table and all variants.
+    """
     found: dict[tuple[str, str], Explanation] = {}
     base = spec.base or spec
     for entry in spec.explained:
-        if spec.chosen != (() if entry.get("of") is None else (entry["of"],)):
-            continue
-        other = base if entry.get("variant") is None else with_variant(base, entry["variant"])
-        chosen = {
-            (row, column): place
-            for (row, column), place in other.places.items()
-            if row in entry.get("rows", spec.rows) and column in entry.get("columns", spec.columns)
-        }
-        for at, cell in cells_module.fill(replace(other, places=chosen), records).items():
-            if cell.values:
-                found.setdefault(at, Explanation(cell, entry["why"]))
+        at = [(r, c) for r in entry.get("rows", spec.rows) for c in entry.get("columns", spec.columns)]
+        if not {"of", "variant"} & set(entry):
+            found |= {position: Explanation(entry["why"]) for position in at}
+        elif spec.chosen == ((entry["of"],) if "of" in entry else ()):
+            other = with_variant(base, entry["variant"]) if "variant" in entry else base
+            places = {position: other.places[position] for position in at}
+            for position, cell in cells_module.fill(replace(other, places=places), records).items():
+                if cell.values:
+                    found.setdefault(position, Explanation(entry["why"], cell))
     return found

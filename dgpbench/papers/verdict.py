@@ -1,11 +1,13 @@
-"""Verdicts: whether a cell of ours agrees with print, given both errors and few splits.
+"""Verdicts: whether a cell of ours is equivalent to the published number, different from it, or undecided.
 
-A gap is within k = 2 or 3 if it is at most k combined standard errors. With few splits our error is itself
-uncertain: a gap is within k too if it is below the quantile of Student's t of the same probability, with
-Welch's degrees of freedom (up to 4.5 in place of 2 for three splits, 14 for two), as far as print allows,
-whose error and number of runs tell the spread of single runs: it must be below the quantile of Student's
-test with one spread for both as well. A single split of ours is judged by that test alone. An error printed
-as 0.00 counts as 0.005, which it is below; there 0.05 nat is agreement too.
+A cell is *equivalent* if |difference| + 1.645 standard errors is at most the margin: then the 90 % interval
+of the difference lies within it. It is *different* if the interval lies outside, and *undecided* if it
+contains the margin's end. Ours must rest on as many runs as print; with fewer, it is never equivalent, and
+Student's quantile replaces 1.645 for a difference, since few runs leave the standard error uncertain.
+
+The margin is 0.1 nat for log-likelihoods and bounds. If predictive distributions are Gaussian and calibrated,
+a log-likelihood is a constant minus the logarithm of the RMSE, so 0.1 nat corresponds to 10 % of an RMSE; the
+same holds for CRPS and variances. Accuracies, error rates and AUC have 0.01, one percentage point.
 """
 
 from __future__ import annotations
@@ -15,182 +17,138 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dgpbench.papers.cells import Cell
 from dgpbench.papers.published import Published
+from dgpbench.papers.specs import Place
 from dgpbench.papers.table import Table
-from dgpbench.report.rules import PRINTED_ZERO, Summary, summarise
+from dgpbench.report.metrics import METRICS
+from dgpbench.report.rules import PRINTED_ZERO, Summary
 
-TINY = 1e-300
-TERMS = 10_000  # at most, of a continued fraction
-
-
-def upper_tail(t: float, freedom: float) -> float:
-    """P(T > t) for t >= 0: half of the regularised incomplete beta function I_x(freedom / 2, 1 / 2) at
-    x = freedom / (freedom + t^2)."""
-    x, a, b = freedom / (freedom + t * t), 0.5 * freedom, 0.5
-    y = t * t / (freedom + t * t)
-    if x in (0.0, 1.0):
-        return 0.5 * x
-    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-    front = math.exp(a * math.log(x) + b * math.log(y) - log_beta)
-    if x < (a + 1.0) / (a + b + 2.0):  # where the fraction converges quickly
-        return 0.5 * front * _fraction(x, a, b) / a
-    return 0.5 * (1.0 - front * _fraction(y, b, a) / b)
+Z = 1.645  # 95 % quantile of the standard normal distribution
+STUDENT = (  # the same of Student's t with 1 to 30 degrees of freedom
+    *(6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812),
+    *(1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725),
+    *(1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697),
+)
+MARGIN, SHARE_MARGIN = 0.1, 0.01  # nat or share of the printed value; share of test rows
+SHARES = ("test_accuracy", "test_error", "test_auc", "test_brier", "test_ece")
+EQUIVALENT, DIFFERENT, UNDECIDED, EXPLAINED = KINDS = ("equivalent", "different", "undecided", "explained")
+UNJUDGED = "no error"  # print gives no standard error
+OTHERS = "community"  # contains records of others, which nobody has rerun
+MOST_RUNS = 10_000  # more are as good as no number
 
 
-def _fraction(x: float, a: float, b: float) -> float:
-    """The continued fraction of I_x(a, b) without its front factor, by Lentz's method."""
-    c, d = 1.0, 1.0 / _kept(1.0 - (a + b) * x / (a + 1.0))
-    value = d
-    for m in range(1, TERMS):
-        for step in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1.0 / _kept(1.0 + step * d)
-            c = _kept(1.0 + step / c)
-            value *= c * d
-        if abs(c * d - 1.0) < 1e-15:
-            break
-    return value
+class Verdict(NamedTuple):
+    """Verdict on a cell, with the numbers that it rests on."""
+
+    kind: str  # one of KINDS, UNJUDGED or OTHERS
+    margin: float = math.nan
+    furthest: float = math.nan  # |difference| + 1.645 standard errors
+    runs: int | None = None  # of ours that would decide an undecided cell; None if no number would
+
+    @property
+    def text(self) -> str:
+        """The kind, with the number of runs that would decide."""
+        if self.kind != UNDECIDED:
+            return self.kind
+        return f"undecided ({self.runs} runs)" if self.runs else "undecided (print too uncertain)"
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the cell is equivalent within half the margin too."""
+        return self.kind == EQUIVALENT and self.furthest <= self.margin / 2
 
 
-def _kept(value: float) -> float:
-    return value if abs(value) > TINY else TINY
+def margin_of(place: Place, printed: float) -> float:
+    """Return the margin of a cell in the units of its table."""
+    metric = METRICS.get(place.metric or "")
+    if metric and metric.units.startswith("nat"):
+        return MARGIN * abs(place.scale)
+    if place.metric in SHARES:
+        return SHARE_MARGIN * abs(place.scale)
+    return MARGIN * abs(printed)
 
 
-SLACK = 0.05  # nat, where the printed error is 0.00
-NORMAL = {2: 0.9772498680518208, 3: 0.9986501019683699}  # probability below k standard deviations
-JUDGED = ("within 2", "within 3", "explained", "open")
-UNJUDGED = "no error"
-FEW, NEAR = "t", "0.05 nat"  # marks of verdicts: Student's t for few splits, SLACK
-OTHERS = "community"  # records of others are in it: not ours to count
+def judge(ours: Summary, found: Published, margin: float, expected: int | None = None) -> Verdict:
+    """Compare our mean with a published one.
+
+    Parameters
+    ----------
+    ours : Summary
+        Mean over our runs with its standard error.
+    found : Published
+        The printed number. An error printed as 0.00 counts as 0.005, which it is below.
+    margin : float
+        Largest difference that counts as none.
+    expected : int, optional
+        Runs that ours should have if print does not state its own number.
+    """
+    gap = abs(ours.mean - found.value)
+    if found.error is None or not math.isfinite(gap):
+        return Verdict(UNJUDGED)
+    printed, runs, n = found.error or PRINTED_ZERO, found.runs or 1, ours.n
+    needed = found.runs or expected or n
+    own = None if ours.error is None else ours.error * math.sqrt(n)  # deviation of single runs
+    theirs = printed * math.sqrt(runs) if runs > 1 else None
+    spread = own if own is not None else theirs
+    if spread is None:
+        return Verdict(UNDECIDED, margin, runs=max(needed, 2))
+    error = math.hypot(spread / math.sqrt(n), printed)
+    furthest = gap + Z * error
+    if n >= needed and furthest <= margin:
+        return Verdict(EQUIVALENT, margin, furthest)
+    if gap - Z * error > margin and (n >= needed or gap - _few_runs(own, theirs, n, printed, runs) > margin):
+        return Verdict(DIFFERENT, margin, furthest)
+    room = (abs(margin - gap) / Z) ** 2 - printed**2  # squared standard error that ours may have
+    deciding = spread**2 / room if room > 0 else math.inf
+    runs_needed = max(math.ceil(deciding), needed) if deciding <= MOST_RUNS else None
+    return Verdict(UNDECIDED, margin, furthest, runs_needed)
 
 
-class Scale(NamedTuple):
-    """A standard error of a gap, and its degrees of freedom."""
+def _few_runs(own: float | None, theirs: float | None, n: int, printed: float, runs: int) -> float:
+    """Return the half-width of the difference's 90 % interval by Student's t with Welch's degrees of freedom.
 
-    error: float
-    freedom: float
-
-    def allows(self, gap: float, k: int) -> bool:
-        """Whether the gap is below Student's quantile for k; never below k times the error."""
-        if gap <= k * self.error or not math.isfinite(self.freedom):
-            return gap <= k * self.error
-        return upper_tail(gap / self.error, self.freedom) >= 1.0 - NORMAL[k]
-
-
-class Gap(NamedTuple):
-    """Ours minus print with its combined standard error and degrees of freedom; the same if single runs of
-    ours and of print had one spread, where print tells its own."""
-
-    value: float
-    error: float
-    freedom: float
-    pooled: Scale | None = None
-
-    def plainly(self, k: int) -> bool:
-        """Whether the gap is within k standard errors as they are."""
-        return abs(self.value) <= k * self.error
-
-    def within(self, k: int) -> bool:
-        if self.plainly(k):
-            return True
-        scales = (Scale(self.error, self.freedom), self.pooled)
-        return all(scale.allows(abs(self.value), k) for scale in scales if scale)
+    Single runs of ours are taken to vary at least as much as those behind the printed error.
+    """
+    spread = max(own or 0.0, theirs or 0.0)
+    freedom = n - 1 if spread == own else runs - 1
+    error = spread / math.sqrt(n)
+    combined = math.hypot(error, printed)
+    uncertain = error**4 / freedom + (printed**4 / (runs - 1) if runs > 1 else 0.0)
+    most = len(STUDENT)
+    return combined * STUDENT[int(min(combined**4 / uncertain, most) if uncertain else most) - 1]
 
 
-def gap(ours: Summary, found: Published) -> Gap | None:
-    """None where print gives no standard error, or a number is not finite."""
-    if found.error is None or not math.isfinite(ours.mean - found.value):
-        return None
-    value, printed, runs = ours.mean - found.value, found.error or PRINTED_ZERO, found.runs or 1
-    pooled = _pooled(ours, printed, runs) if runs > 1 else None
-    if ours.error is None:
-        return Gap(value, *pooled, pooled) if pooled else None
-    combined = math.hypot(ours.error, printed)
-    uncertain = ours.error**4 / (ours.n - 1) + (printed**4 / (runs - 1) if runs > 1 else 0.0)
-    return Gap(value, combined, combined**4 / uncertain if uncertain else math.inf, pooled)
+def verdict(table: Table, at: tuple[str, str]) -> Verdict | None:
+    """Return the verdict on a cell; None if ours or a reliable printed number is missing.
 
-
-def _pooled(ours: Summary, printed: float, runs: int) -> Scale:
-    """Of Student's test with equal spread: ours from n splits, print's from its error and number of runs."""
-    n, own = ours.n, ours.error or 0.0
-    freedom = n + runs - 2
-    variance = ((n - 1) * n * own**2 + (runs - 1) * runs * printed**2) / freedom
-    return Scale(math.sqrt(variance * (1 / n + 1 / runs)), freedom)
-
-
-def agreement(cell: Cell, ours: Summary | None, found: Published | None) -> str | None:
-    """One of JUDGED but `explained`, or UNJUDGED; None where there is nothing to compare."""
+    A different cell is explained if its table's file states the cause: with a variant, if the mean of the
+    variant's runs, which differ in that cause, is within the margin.
+    """
+    cell, ours = table.cells[at], table.ours(*at)
+    found = cell.published
     if ours is None or found is None or found.doubtful:
         return None
-    between = gap(ours, found)
-    if between is None:
-        return UNJUDGED
-    if between.within(2) or _within_slack(cell, found, between):
-        return "within 2"
-    return "within 3" if between.within(3) else "open"
+    if cell.community:
+        return Verdict(OTHERS)
+    margin = margin_of(cell.place, found.value)
+    result = judge(ours, found, margin, cell.expected)
+    if result.kind == DIFFERENT and (cause := table.explaining.get(at)):
+        mean = cause.mean
+        if mean is None or abs(mean - found.value) <= margin:
+            return result._replace(kind=EXPLAINED)
+    return result
 
 
-def _within_slack(cell: Cell, found: Published, between: Gap) -> bool:
-    """Whether the printed error is 0.00 and the gap at most 0.05 nat."""
-    nats = (cell.place.metric or "").startswith("test_loglik")
-    return nats and found.error == 0 and abs(between.value) <= SLACK
-
-
-def verdict(table: Table, at: tuple[str, str]) -> str | None:
-    """The agreement of a cell; one beyond 2 is explained if the run that its spec names agrees with print,
-    and not only because it has few splits. Records of others are not judged: nobody has run them again."""
-    cell = table.cells[at]
-    found = agreement(cell, table.ours(*at), cell.published)
-    if found and cell.community:
-        return OTHERS
-    other = table.explaining.get(at)
-    if found in ("within 3", "open") and other and not other.cell.community:
-        theirs = summarise(other.cell.values.values())
-        if _plain_agreement(other.cell, theirs, cell.published):
-            return "explained"
-    return found
-
-
-def _plain_agreement(cell: Cell, ours: Summary | None, found: Published | None) -> bool:
-    """Whether a cell is within 2, and not only because it has few splits."""
-    return agreement(cell, ours, found) == "within 2" and _allowance(cell, ours, found, 2) != FEW
-
-
-def mark(table: Table, at: tuple[str, str]) -> str:
-    """What a cell owes it to that it is within 2 or 3 although its gap is more standard errors: FEW, splits
-    that leave its own error uncertain, or NEAR; '' where it owes nothing."""
-    cell, found = table.cells[at], verdict(table, at)
-    if found not in ("within 2", "within 3"):
-        return ""
-    return _allowance(cell, table.ours(*at), cell.published, 2 if found == "within 2" else 3)
-
-
-def _allowance(cell: Cell, ours: Summary | None, found: Published | None, k: int) -> str:
-    between = None if ours is None or found is None else gap(ours, found)
-    if between is None or found is None or between.plainly(k):
-        return ""
-    return NEAR if _within_slack(cell, found, between) else FEW
-
-
-def counts(verdicts: Iterable[tuple[str | None, str]]) -> dict[str, int]:
-    """Cells compared, within 2 combined standard errors, how many of these by few splits only and by 0.05 nat
-    only (`mark`), within 3, explained and open; not judged.
-
-    Every compared cell is within 2, explained or open; those within 3 are said besides."""
-    verdicts = list(verdicts)
-    found = Counter(kind for kind, _ in verdicts)
-    why = Counter(reason for kind, reason in verdicts if kind == "within 2")
-    judged = sum(found[kind] for kind in JUDGED)
+def counts(verdicts: Iterable[Verdict | None]) -> dict[str, int]:
+    """Count the compared cells of each kind, those within half the margin and those not judged."""
+    given = [found for found in verdicts if found]
+    kinds = Counter(found.kind for found in given)
     return {
-        "compared": judged,
-        "within 2 s.e.": found["within 2"],
-        "by few splits": why[FEW],
-        "by 0.05 nat": why[NEAR],
-        "within 3 s.e.": found["within 2"] + found["within 3"],
-        "explained": found["explained"],
-        "open": found["within 3"] + found["open"],
-        "no printed error": found[UNJUDGED],
+        "compared": sum(kinds[kind] for kind in KINDS),
+        EQUIVALENT: kinds[EQUIVALENT],
+        "within half": sum(found.is_close for found in given),
+        DIFFERENT: kinds[DIFFERENT],
+        UNDECIDED: kinds[UNDECIDED],
+        EXPLAINED: kinds[EXPLAINED],
+        "no printed error": kinds[UNJUDGED],
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dgpbench.papers.cells import Cell
 from dgpbench.papers.published import Published, citations
 from dgpbench.papers.table import Table
-from dgpbench.papers.verdict import mark, verdict
+from dgpbench.papers.verdict import verdict
 from dgpbench.report import missing
 from dgpbench.report.grid import Entry, Grid, Line, number, plain, with_error
 from dgpbench.report.others import MARK, NOT_RERUN, community, not_recomputed, others_note
@@ -67,7 +67,7 @@ def cell_frame(table: Table) -> pd.DataFrame:
     lines = []
     for (row, column), cell in table.cells.items():
         ours, found = table.ours(row, column), cell.published
-        gap = gap_of(cell, ours)
+        gap, result = gap_of(cell, ours), verdict(table, (row, column))
         w = summarise(cell.w.values())
         lines.append(
             {
@@ -89,13 +89,15 @@ def cell_frame(table: Table) -> pd.DataFrame:
                 "difference": gap.value if gap else None,
                 "difference_stderr": gap.error if gap else None,
                 "difference_in_stderr": gap.ratio if gap else None,
-                "verdict": verdict(table, (row, column)),
-                "allowance": mark(table, (row, column)),
+                "margin": result.margin if result else None,
+                "furthest": result.furthest if result else None,
+                "verdict": result.kind if result else None,
+                "deciding_runs": result.runs if result else None,
                 "reason": cell.absent or "; ".join(f"split {k}: {v}" for k, v in cell.failed.items()),
                 "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
             }
         )
-    return pd.DataFrame(lines).astype({"n_expected": "Int64"})
+    return pd.DataFrame(lines).astype({"n_expected": "Int64", "deciding_runs": "Int64"})
 
 
 FROM_MEANS = "published footers: computed from the printed dataset means; printed: as printed"

@@ -11,8 +11,8 @@ from report_units import config, data_hash, plain_units, record, unit, units, wr
 from dgpbench.config import config_key
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
+from dgpbench.papers.agreement import comparison
 from dgpbench.papers.cells import Records, cell_key
-from dgpbench.papers.compare import comparison
 from dgpbench.papers.load import load_tables, tables_of
 from dgpbench.papers.table import build
 from dgpbench.papers.views import rule_notes

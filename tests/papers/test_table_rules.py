@@ -9,8 +9,8 @@ import pytest
 from report_units import unit, units
 
 from dgpbench.papers import specs
+from dgpbench.papers.agreement import comparison
 from dgpbench.papers.cells import Records
-from dgpbench.papers.compare import comparison
 from dgpbench.papers.table import build
 from dgpbench.papers.views import bold_columns, cell_frame, side_by_side
 from dgpbench.report.rules import (
@@ -208,19 +208,21 @@ def test_compare_prints_ours_published_and_the_difference():
     rows = {line.entries[0].text: [entry.text for entry in line.entries[1:]] for line in grid.lines}
     se = math.sqrt(0.01 / 3)
     ratio = (-2.3 + 2.47) / math.hypot(se, 0.05)
-    sgp = ["3/20", f"-2.30 ({se:.2f})", "-2.47 (0.05)", "+0.17", f"{ratio:+.1f}", "within 2 (t)"]
-    assert rows["SGP"] == sgp and ratio > 2  # within Student's quantile, which for three splits is larger
+    most = 0.17 + 1.645 * math.hypot(se, 0.05)
+    sgp = ["-2.30 (0.06)", "-2.47 (0.05)", "+0.17", f"{ratio:+.1f}", f"{most:.2f}"]
+    assert rows["SGP"] == ["3/20", *sgp, "undecided (print too uncertain)"]
     assert rows["DGP 2"] == [
         "1/20",
         "-2.00",
         "-2.47 (0.05)",
         "+0.47",
         "–",
-        "within 2 (t)",
-    ]  # one split has no error
+        f"{0.47 + 1.645 * 0.05 * math.sqrt(21):.2f}",
+        "undecided (20 runs)",
+    ]  # one split has the spread of those behind the printed error
     data = cell_frame(table).set_index(["row", "column"]).loc["boston", "SGP"]
     assert data["difference_in_stderr"] == pytest.approx(ratio)
-    assert (data["verdict"], data["allowance"]) == ("within 2", "t")
+    assert data["verdict"] == "undecided" and data["furthest"] == pytest.approx(most)
     assert data["command"] == "dgpbench run experiment=dsvi2017_sgp dataset=boston split=3"
 
 

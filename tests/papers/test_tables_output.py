@@ -17,7 +17,7 @@ from report_units import record, units
 from dgpbench.cli import main
 from dgpbench.config import config_key
 from dgpbench.papers import specs
-from dgpbench.papers.compare import comparison
+from dgpbench.papers.agreement import comparison
 from dgpbench.papers.dataset import everything
 from dgpbench.papers.load import load_tables
 from dgpbench.papers.views import side_by_side
@@ -58,9 +58,9 @@ def test_the_first_command_fits_one_screen_and_says_how_to_see_more(capsys, monk
     assert len(lines) < 45
     s7 = next(line for line in lines if line.startswith("S7 "))
     assert s7.split()[1:4] == ["DSVI", "table", "S7"] and "2/72" in s7  # two cells have runs
-    assert s7.split()[-2:] == ["1/2", "1"]  # SGP of boston is beyond 2 standard errors of the paper's -2.47
+    assert s7.split()[-3:] == ["0/2", "1", "1"]  # SGP of boston differs from -2.47, the other has few splits
     told = "\n".join(lines)
-    assert "in all 1 of 2 cells agree" in told and "dgpbench tables --all" in told
+    assert "in all 0 of 2 compared cells are equivalent to print" in told and "dgpbench tables --all" in told
     for word in ("--compare", "--missing", "dgpbench tables S7", "dgpbench tables kin8nm"):
         assert word in told
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)

@@ -122,7 +122,7 @@ def main(args: argparse.Namespace) -> int:
         width = shutil.get_terminal_size((NO_TERMINAL, 0)).columns if sys.stdout.isatty() else NO_TERMINAL
         grids = [first_screen(tables, folder, width)]
     if args.compare or (whole and not given):
-        from dgpbench.papers.compare import counted
+        from dgpbench.papers.agreement import counted
 
         grids.append(counted(tables))
     if datasets:
@@ -193,7 +193,7 @@ def _check_published(tables: list) -> None:
 
 def _grids(table, args: argparse.Namespace) -> list:
     """The views of a table that are asked for; without any, its ranks if it is a leaderboard, and itself."""
-    from dgpbench.papers.compare import comparison
+    from dgpbench.papers.agreement import comparison
     from dgpbench.papers.views import side_by_side
 
     grids = []
@@ -225,7 +225,7 @@ def _overview(tables: list, folder: Path, compared_only: bool) -> list:
     """All tables in one, then what we have against what was published, with what explains cells."""
     from dataclasses import replace
 
-    from dgpbench.papers.compare import comparison, explanations
+    from dgpbench.papers.agreement import comparison, explanations
     from dgpbench.papers.overview import overview
 
     begun = [table for table in tables if table.done or table.failed]
