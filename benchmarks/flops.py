@@ -1,7 +1,7 @@
 """Stated flop counts: the matrix products that one training step needs, forward and backward.
 
 A product (m, k) x (k, n) counts 2mkn, also where its result is symmetric and half of it could be copied, or
-a factor is triangular (models/symmetric.py, triangular.py): the count is the same for every system.
+a factor is triangular (gp/fast/blocks.py): the count is the same for every system.
 Elementwise work, exponentials and random numbers count nothing, so the share of the matmul limit that a step
 reaches is what is left of the machine after them.
 The batch part has three forms (gp/fast/forms.py). A step is held to the one with the fewest products, layer

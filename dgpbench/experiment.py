@@ -22,8 +22,7 @@ from dgpbench.config.targets import create_method
 from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
 from dgpbench.data.transform import Transform
-from dgpbench.engine.context import RunContext, Silent
-from dgpbench.engine.stopping import StopRule
+from dgpbench.engine.context import RunContext, Silent, StopRule
 from dgpbench.errors import (
     DISK_FAULTS,
     Diverged,

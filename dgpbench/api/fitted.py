@@ -19,8 +19,7 @@ from dgpbench.config.budget import budget_of, planned_steps
 from dgpbench.data.prepare import Recipe
 from dgpbench.data.split import Split
 from dgpbench.data.transform import Transform, separate
-from dgpbench.engine.context import RunContext, Silent
-from dgpbench.engine.stopping import StopRule
+from dgpbench.engine.context import RunContext, Silent, StopRule
 from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
 from dgpbench.evaluate.predictive import Predictive

@@ -1,13 +1,101 @@
-"""What passes between a run and its training: the orders and the report. Imports nothing heavy."""
+"""What a run and its training exchange: settings, stopping rule and report. Imports nothing heavy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from dgpbench.engine import checkpoint
-from dgpbench.engine.stopping import StopRule
+
+BEST = "stop/best/"  # before the names of the best state so far in a checkpoint
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """When to end. converged: the mean bound of a window, per training row; validation: the log-likelihood of
+    held-out rows, whose best parameters are the result."""
+
+    rule: str  # converged | validation
+    window: int = 1000  # steps from one look to the next
+    tolerance: float = 0.002  # nats per row from which a difference is a gain
+    patience: int = 2  # looks in a row without a gain
+
+    @classmethod
+    def of(cls, budget: dict[str, Any]) -> StopRule | None:
+        """That of a budget section; None where it has none."""
+        if budget.get("stop", "none") == "none":
+            return None
+        return cls(budget["stop"], budget["window"], budget["tolerance"], budget["patience"])
+
+
+class Stopping:
+    """The rule at work in one run; without a rule it never looks and never ends anything."""
+
+    def __init__(self, rule: StopRule | None, score: Callable[[int], float] | None = None):
+        self.rule, self.score = rule, score
+        self.looks: list[list[float]] = []  # step, value
+        self.gained, self.level = 0, -np.inf  # step and value of the last gain
+        self.best_state: dict[str, np.ndarray] = {}
+
+    @property
+    def over(self) -> bool:
+        """Whether as many looks as the patience have passed without a gain."""
+        if self.rule is None or not self.looks:
+            return False
+        return self.looks[-1][0] - self.gained >= self.rule.patience * self.rule.window
+
+    def until(self, done: int, total: int | None) -> int | None:
+        """The step at which the next block must end at the latest."""
+        if self.rule is None:
+            return total
+        following = (done // self.rule.window + 1) * self.rule.window
+        return following if total is None else min(following, total)
+
+    def after(self, step: int, trainer) -> None:
+        """Look, if it is time to."""
+        if self.rule is None or step % self.rule.window:
+            return
+        value = trainer.take_bound_sum() / (self.rule.window * trainer.num_data)
+        if self.rule.rule == "validation":
+            value = self.score(step)
+            if all(value > seen for _, seen in self.looks):
+                self.best_state = {
+                    n: v for n, v in trainer.state().items() if n.startswith(("raw/", "jitter"))
+                }
+        self.looks.append([step, value])
+        if value >= self.level + self.rule.tolerance:
+            self.gained, self.level = step, value
+
+    def finish(self, trainer) -> dict:
+        """Go back to the best parameters, where they are the result; what was seen, for the record."""
+        if self.rule is None:
+            return {}
+        if self.best_state:
+            trainer.restore(trainer.state() | self.best_state)
+        found = {"rule": self.rule.rule, "stopped": self.over, "looks": self.looks, "gained": self.gained}
+        if self.rule.rule == "validation" and self.looks:
+            found["best_step"] = int(max(self.looks, key=lambda look: look[1])[0])
+        return found
+
+    # ---- checkpoints ---------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, np.ndarray]:
+        if self.rule is None:
+            return {}
+        numbers = {"looks": np.reshape(self.looks, (-1, 2)), "gained": self.gained, "level": self.level}
+        state = {f"stop/{name}": np.asarray(value, float) for name, value in numbers.items()}
+        return state | {BEST + name: value for name, value in self.best_state.items()}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        if self.rule is None or "stop/looks" not in state:
+            return
+        self.looks = [[int(step), value] for step, value in state["stop/looks"].tolist()]
+        self.gained, self.level = int(state["stop/gained"]), float(state["stop/level"])
+        self.best_state = {n.removeprefix(BEST): v for n, v in state.items() if n.startswith(BEST)}
 
 
 class Silent:

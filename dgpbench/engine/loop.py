@@ -15,11 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from dgpbench.engine import checkpoint
-from dgpbench.engine.batches import Batches
-from dgpbench.engine.context import RunContext, TrainResult
-from dgpbench.engine.feed import Feed
+from dgpbench.engine.batches import Batches, Feed
+from dgpbench.engine.context import RunContext, Stopping, TrainResult
 from dgpbench.engine.platform import tf
-from dgpbench.engine.stopping import Stopping
 from dgpbench.errors import Diverged, Interrupted
 
 MAX_RECOVERIES = 5  # at one step; each raises the jitter tenfold

@@ -1,4 +1,4 @@
-"""The structure of a compiled training step, and how its batch is cut into chunks."""
+"""The structure of a compiled training step: its batch cut into chunks, and whether it fits in memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgpbench.engine.platform import tf
+from dgpbench.errors import UserError
 from dgpbench.inference.base import Bound, Update, Whole
 
 CHUNK_BYTES = 4 << 20  # of k(Z, H) of a chunk, the largest array that grows with M only
@@ -89,3 +90,31 @@ def chunk_sizes(batch: int, limit: int, threads: int) -> list[int]:
     least += -least % threads
     count = next((n for n in range(least, 2 * least + 1, threads) if batch % n == 0), least)
     return [len(part) for part in np.array_split(np.arange(batch), count)]
+
+
+NUMBER = 8  # bytes
+KEPT = 6  # arrays of a sample that are kept for the gradient, for each that the sample has
+
+
+def sample_bytes(bound: Bound, batch: int) -> int:
+    """About what one of a bound's samples takes in a step: columns, and the M x M part where it is drawn."""
+    columns = batch * (max(bound.noise_dim, 1) + bound.input_dim + bound.target_dim + bound.column_numbers)
+    return NUMBER * KEPT * (columns + bound.drawn_numbers) * (bound.columns // bound.samples)
+
+
+def available() -> int:
+    """Bytes that this machine can give now."""
+    import psutil
+
+    return psutil.virtual_memory().available
+
+
+def check_samples(bound: Bound, batch: int) -> None:
+    """UserError where a step's samples do not fit, with how many do."""
+    each, free = sample_bytes(bound, batch), available()
+    needed = bound.samples * each
+    if needed > free:
+        raise UserError(
+            f"inference.samples={bound.samples} takes about {needed / 1e9:,.0f} GB in each step and "
+            f"{free / 1e9:,.1f} GB are free; at most {max(free // each, 1):,} fit"
+        )

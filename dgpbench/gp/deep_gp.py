@@ -15,11 +15,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from dgpbench.gp.flow import Flow
 from dgpbench.gp.likelihoods.base import VARIANCE_FLOOR, Likelihood
 from dgpbench.gp.likelihoods.continuous import Gaussian
 from dgpbench.gp.parameters import Constraint, below, scope
-from dgpbench.gp.preparation import Preparation, Whitened
+from dgpbench.gp.propagation import Flow, Preparation, Whitened
 
 Layer = Any  # GPLayer, LatentLayer or ProjectionLayer: told apart by what they do, not by their type
 Pair = tuple[tf.Tensor, tf.Tensor]

@@ -3,6 +3,13 @@
 With A = L^-1 k(Z, h), K_zz = L L^T (thesis 2.6, 2.7 with 1.28, 1.29, whitened):
     mean = m^T A,   var = k(h, h) + A^T (S - I) A,
 in whichever of three equal forms costs least (fast/forms.py).
+
+
+A GP layer in which every output has a kernel of its own, and by choice inducing inputs of its own: what
+layer.py has with a leading axis of outputs, in batched products and Choleskys.
+
+Hyperparameters have that axis first: a variance is (P,), lengthscales are (P, D); Z is (M, D), or (P, M, D)
+where each output has its own.
 """
 
 from __future__ import annotations
@@ -13,11 +20,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from dgpbench.gp.fast import forms, grid, joint, point
-from dgpbench.gp.flow import Flow
+from dgpbench.gp.fast import forms, joint_samples, point, separate
 from dgpbench.gp.kernels.base import Kernel
 from dgpbench.gp.parameters import LOWER, Constraint, below, scope
-from dgpbench.gp.preparation import Preparation, Whitened
+from dgpbench.gp.propagation import Flow, Preparation, Whitened
 
 VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root of a sample
 
@@ -78,7 +84,7 @@ class GPLayer:
     def gram(self, p: Mapping[str, tf.Tensor], jitter) -> tf.Tensor:
         """K_zz (M, M) with jitter on its diagonal."""
         if self.grid:
-            return grid.gram(grid.along(p["Z"], self.grid), *self.scales(p), jitter)
+            return point.grid_gram(point.along(p["Z"], self.grid), *self.scales(p), jitter)
         return self._gram(self.kernel.prepare(scope(p, "kernel"), p["Z"]), p["Z"].dtype, jitter)
 
     def scales(self, p: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -140,7 +146,7 @@ class GPLayer:
     def sample(self, batch: PreparedGP, H: tf.Tensor, eps: tf.Tensor, K: int = 1, jitter=None) -> tf.Tensor:
         """A draw of the layer's outputs at each column of H (D, K * C): (width, K * C).
 
-        The K columns of a point come from one draw of the function (joint.py); different points from
+        The K columns of a point come from one draw of the function (joint_samples.py); different points from
         different ones, as in DSVI. eps (output_dim, K * C) is standard normal; with K = 1 it may have S
         columns for each of H, in S blocks: S independent draws at each, from moments that are computed once.
         """
@@ -153,17 +159,20 @@ class GPLayer:
             return self._mix(batch, F, H) if self.mixed else F
         H, for_kernel = tf.identity(H), tf.identity(H)  # at most two gradients to add for any tensor
         mean, form, among = self.joint_moments(batch, for_kernel, K)
-        jitter = joint.enough_jitter(jitter, among)
-        F = joint.sample(mean, form + among, eps, K, jitter)
+        jitter = joint_samples.enough_jitter(jitter, among)
+        F = joint_samples.sample(mean, form + among, eps, K, jitter)
         return self._mix(batch, F, H) if self.mixed else self.add_mean(batch, F, H)
 
     def joint_moments(self, batch: PreparedGP, H: tf.Tensor, K: int) -> tuple[tf.Tensor, ...]:
-        """Mean (P, K * C) of the GPs at H (D, K * C) without mean function, and the two parts of the
-        covariances of the K columns of a point (joint.py): of q(u) (T, P, C) and of the prior (T, 1, C)."""
-        rows = self.kernel.cross_rows(batch.kernel, joint.points_first(H, K))  # C K, M
+        """Return the mean (P, K * C) of the GPs at H (D, K * C) without mean function, and both parts of the
+        covariances between the K columns of a point (joint_samples.py).
+
+        The part of q(u) has shape (T, P, C), the part of the prior (T, 1, C).
+        """
+        rows = self.kernel.cross_rows(batch.kernel, joint_samples.points_first(H, K))  # C K, M
         mean, form = batch.form.joint_moments(rows, K)
-        among = joint.prior_covariance(self.kernel, batch.kernel, H, K)  # T, C
-        return joint.samples_first(mean, K), form, among[:, None, :]
+        among = joint_samples.prior_covariance(self.kernel, batch.kernel, H, K)  # T, C
+        return joint_samples.samples_first(mean, K), form, among[:, None, :]
 
     def _mix(self, batch: PreparedGP, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
         """P f plus the mean function (width, B) for draws F (output_dim, B) of the GPs."""
@@ -173,7 +182,7 @@ class GPLayer:
 def whiten(L: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
     """A = L^-1 K with its whole gradient, in L and in K; L is the Cholesky factor of `GPLayer.gram`.
 
-    For new methods: the A inside the fast forms has no gradient in L, and is fenced off (fast/fence.py).
+    New methods use this A. The A inside the fast forms has no gradient in L, and `fence` protects it.
     """
     return tf.linalg.triangular_solve(L, K)
 
@@ -213,3 +222,38 @@ def kl_divergence(m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
     squares = tf.reduce_sum(tf.square(m)) + tf.reduce_sum(tf.square(L))
     value = 0.5 * (squares - tf.cast(tf.size(m), m.dtype) - log_det)
     return value, lambda g: (g * m, g * tf.linalg.set_diag(L, diagonal - 1.0 / diagonal))
+
+
+@dataclass(frozen=True)
+class SeparateLayer(GPLayer):
+    """A kernel for each output; Z too where the values have one for each."""
+
+    has_point = False
+
+    def _prepared_kernel(self, p: Mapping[str, tf.Tensor]):
+        own = {n: v[:, None, None] if v.shape.rank == 1 else v for n, v in scope(p, "kernel").items()}
+        return self.kernel.prepare(own, p["Z"])
+
+    def form(self, columns: int, exact: bool) -> str:
+        return separate.cheaper_form(self.num_inducing, columns, exact)
+
+    def gram(self, p: Mapping[str, tf.Tensor], jitter) -> tf.Tensor:
+        """K_zz (P, M, M) with jitter on its diagonals."""
+        return self._gram(self._prepared_kernel(p), p["Z"].dtype, jitter)
+
+    def prepare(
+        self, p: Mapping[str, tf.Tensor], how: Preparation
+    ) -> tuple[PreparedGP, tuple[tf.Tensor, tf.Tensor]]:
+        kernel = self._prepared_kernel(p)
+        Kzz = self._gram(kernel, p["Z"].dtype, how.jitter)
+        q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
+        form, watched = separate.make(how.form, Kzz, q, how.batch_dtype)
+        return PreparedGP(kernel, form, *self._maps(p)), watched
+
+    def joint_moments(self, batch: PreparedGP, H: tf.Tensor, K: int) -> tuple[tf.Tensor, ...]:
+        """As in GPLayer, with (T, P, C) of the prior too."""
+        rows = self.kernel.cross_rows(batch.kernel, joint_samples.points_first(H, K))  # P, C K, M
+        mean, form = batch.form.joint_moments(rows, K)
+        mean = tf.linalg.matrix_transpose(tf.reshape(mean, (self.output_dim, -1, K)))  # P, K, C
+        among = joint_samples.prior_covariance(self.kernel, batch.kernel, H, K)  # P, T, C
+        return tf.reshape(mean, (self.output_dim, -1)), form, tf.transpose(among, (1, 0, 2))

@@ -1,4 +1,7 @@
-"""From a config and training data to a structure and initial values (docs/numerics.md, "Initial values")."""
+"""The structure of a model: which layers a config and the shapes of its parameters imply.
+
+From a config and training data to a structure and initial values (docs/numerics.md, "Initial values").
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,80 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dgpbench.config.kernel_names import KernelError
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.upgrade import merged
 from dgpbench.errors import UserError
-from dgpbench.gp import align, data_start, first_guesses, mixing, projection, warp
+from dgpbench.gp import kernels, latent, likelihoods, warp
 from dgpbench.gp.deep_gp import DeepGP
+from dgpbench.gp.initialisation import (
+    INNER_VARIANCE,
+    WITHOUT,
+    best_posterior,
+    count_inducing,
+    grid,
+    kmeans,
+    median_distance,
+    output_mixing,
+    padded,
+    principal_axes,
+    regression,
+    released_mixing,
+    residual_scores,
+)
 from dgpbench.gp.kernels.base import Kernel
-from dgpbench.gp.latent import LatentLayer
-from dgpbench.gp.layer import GPLayer
+from dgpbench.gp.kernels.compose import with_white
+from dgpbench.gp.latent import LatentLayer, ProjectionLayer
+from dgpbench.gp.layer import GPLayer, SeparateLayer
 from dgpbench.gp.likelihoods import Gaussian, Likelihood
 from dgpbench.gp.parameters import scope
-from dgpbench.gp.structure import WARPS, layer_kernel, layer_settings, structure
+from dgpbench.gp.warp import AlignLayer, WarpLayer
+
+WARPS = {layer.kind: layer for layer in (WarpLayer, AlignLayer)}
+
+
+def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
+    """The static structure that a config and the shapes of its parameters imply."""
+    kinds = cfg["model"]["layers"]
+    layers: list = []
+    for i in reversed(range(len(kinds))):
+        settings, last = layer_settings(cfg["model"], i), i == len(kinds) - 1
+        if kinds[i] == "lv":
+            q = "amortised" if f"layer{i}/encoder/W0" in values else "free"
+            q = q if q == "amortised" or f"layer{i}/local/mean" in values else "optimal"
+            layers.append(
+                LatentLayer(layers[-1].input_dim - settings["latent_dim"], settings["latent_dim"], q)
+            )
+        elif kinds[i] == "linear":
+            dim_out, dim_in = values[f"layer{i}/projection/mean"].shape
+            layers.append(ProjectionLayer(dim_in, dim_out))
+        elif kinds[i] in WARPS:
+            M, warps = len(values[f"layer{i}/Z"]), len(values[f"layer{i}/q_mu"])
+            layers.append(WARPS[kinds[i]](layer_kernel(settings, 1, inner=False), M, warps))
+        else:
+            M, dim_in = values[f"layer{i}/Z"].shape[-2:]
+            mean = "zero" if last or settings["mean"] == "zero" else "identity"
+            mean = "linear" if f"layer{i}/W" in values else mean
+            mixed = len(values[f"layer{i}/P"]) if f"layer{i}/P" in values else 0
+            kernel = layer_kernel(settings, dim_in, inner=not last)
+            kind = GPLayer if last or settings["per_output"] == "none" else SeparateLayer
+            grid = (round(M ** (1.0 / dim_in)),) * dim_in if settings["kronecker"] else ()
+            layers.append(kind(kernel, M, values[f"layer{i}/q_mu"].shape[0], mean, mixed, grid))
+    return DeepGP(tuple(reversed(layers)), likelihoods.from_values(cfg, values))
+
+
+def layer_settings(model: dict, index: int | None) -> dict:
+    """The model's settings with those of one layer on top; what an older config lacks has its default."""
+    return later_defaults("model") | model | model["layer_overrides"].get(str(index), {})
+
+
+def layer_kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
+    """The layer's kernel; noise between layers is white noise in the inner kernels."""
+    try:
+        kernel = kernels.parse(settings["kernel"], dim_in, bool(settings["ard"]))
+    except KernelError as error:
+        raise UserError(f"model.kernel={settings['kernel']} {error}") from None
+    return with_white(kernel) if inner and settings["inner_noise"] else kernel
 
 
 @dataclass
@@ -56,12 +122,12 @@ class Start:
         return Z
 
     def _centres(self, M: int) -> np.ndarray:
-        make = first_guesses.kmeans if M <= len(self.X) else first_guesses.padded
+        make = kmeans if M <= len(self.X) else padded
         return make(self.X, M, self.rng)
 
     def _grid(self, M: int) -> np.ndarray:
         try:
-            return first_guesses.grid(self.X, M)
+            return grid(self.X, M)
         except ValueError as error:
             D = self.X.shape[1]
             raise UserError(
@@ -127,7 +193,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
         )
     gps = gps if gps is None or released else min(gps, width)
     outputs = gps or width
-    asked = first_guesses.count_inducing(settings["num_inducing"], start.num_data)
+    asked = count_inducing(settings["num_inducing"], start.num_data)
     M = asked if released else min(asked, start.num_data)
     if M < asked:
         start.notes.append(f"layer {i}: {asked} inducing points asked for, {M} rows: M = {M}")
@@ -147,7 +213,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
     }
     if last:
         if gps:
-            start.values[f"layer{i}/P"] = mixing.outputs(settings, start.Y, start.image, gps)
+            start.values[f"layer{i}/P"] = output_mixing(settings, start.Y, start.image, gps)
             if not settings["output_mixing_trainable"]:
                 start.fixed.add(f"layer{i}/P")
         return
@@ -164,7 +230,7 @@ def _start_gp(start: Start, i: int, settings: dict, last: bool) -> None:
         start.carry(lambda A: A @ W)
     if gps:
         start.values[f"layer{i}/P"] = (
-            mixing.released(start.X, width, gps) if released else first_guesses.principal_axes(start.H, gps)
+            released_mixing(start.X, width, gps) if released else principal_axes(start.H, gps)
         )
         if not settings["mixing_trainable"]:
             start.fixed.add(f"layer{i}/P")
@@ -179,7 +245,7 @@ def _start_latent(start: Start, i: int, settings: dict, inference: dict) -> None
         data_dim = start.X.shape[1] + start.likelihood.gps(start.Y.shape[1])  # classes enter one-hot
         initial = layer.initial(start.num_data, data_dim, inference["encoder"], start.rng)
         if layer.q == "free" and len(start.X) == start.num_data:
-            initial["local/mean"] += first_guesses.residual_scores(start.X, start.Y, dim)
+            initial["local/mean"] += residual_scores(start.X, start.Y, dim)
         start.values |= {f"layer{i}/{name}": value for name, value in initial.items()}
     start.carry(lambda A: np.hstack([A, scale * start.rng.randn(len(A), dim)]))
     start.latents += dim
@@ -191,8 +257,8 @@ def _start_projection(start: Start, i: int, settings: dict) -> None:
             f"model.projection_dim={settings['projection_dim']} is more than the {start.X.shape[1]} inputs; "
             "a projection has at most as many outputs as inputs"
         )
-    W = first_guesses.principal_axes(start.X, settings["projection_dim"])
-    initial = projection.initial(W, settings["projection_scale"])
+    W = principal_axes(start.X, settings["projection_dim"])
+    initial = latent.initial_projection(W, settings["projection_scale"])
     start.values |= {f"layer{i}/{name}": value for name, value in initial.items()}
     start.carry(lambda A: A @ W)
 
@@ -200,11 +266,11 @@ def _start_projection(start: Start, i: int, settings: dict) -> None:
 def _start_warp(start: Start, i: int, kind: str, settings: dict) -> None:
     own: dict[str, np.ndarray] = {}
     if kind == "align":
-        own["levels"] = align.levels(start.X)
+        own["levels"] = warp.sequence_levels(start.X)
         start.fixed.add(f"layer{i}/levels")
         start.X = start.X[:, :1]  # all that is behind the warp sees one input
         start.carry(lambda A: A[:, :1])
-    M = min(first_guesses.count_inducing(settings["num_inducing"], start.num_data), start.num_data)
+    M = min(count_inducing(settings["num_inducing"], start.num_data), start.num_data)
     warps = len(own.get("levels", start.X.T))
     own |= warp.initial(start.X, M, warps, settings["inner_q_scale"])
     scale = 1.0 if settings["lengthscale"] == "sqrt_dim" else settings["lengthscale"]
@@ -229,21 +295,21 @@ def _scales(start: Start, settings: dict, last: bool) -> tuple[float, float]:
         wanted = settings["lengthscale"]
         return settings["kernel_variance"], math.sqrt(start.H.shape[1]) if wanted == "sqrt_dim" else wanted
     if not last:
-        return data_start.INNER_VARIANCE, first_guesses.median_distance(start.H)
+        return INNER_VARIANCE, median_distance(start.H)
     gaussian = isinstance(start.likelihood, Gaussian)
     start.regression = gaussian and not start.latents and not settings["output_gps"]
     if start.regression:
-        variance, scale, start.noise = data_start.regression(start.H, start.Y)
+        variance, scale, start.noise = regression(start.H, start.Y)
         return variance, scale
-    variance, noise = data_start.WITHOUT
+    variance, noise = WITHOUT
     start.noise = noise * max(float(start.Y.var(0).mean()), 1e-6) if gaussian else None
-    return variance, first_guesses.median_distance(start.H)
+    return variance, median_distance(start.H)
 
 
 def _best_last(start: Start, noise: float, layer: GPLayer, name: str) -> None:
     """The best q(u) of the last layer, and the noise that goes with it."""
     values, own = start.values, scope(start.values, name)
-    q_mu, q_sqrt, noise = data_start.best_posterior(layer, own, noise, start.H, start.Y, start.num_data)
+    q_mu, q_sqrt, noise = best_posterior(layer, own, noise, start.H, start.Y, start.num_data)
     values |= {f"{name}/q_mu": q_mu, f"{name}/q_sqrt": q_sqrt, "likelihood/variance": np.asarray(noise)}
 
 
@@ -281,7 +347,7 @@ def _mean_function(
         or (dim_in == dim_out and wanted == "linear_trained")
         or (released and wanted != "pca")
     )
-    W = np.eye(dim_in, dim_out) if keep else first_guesses.principal_axes(H, dim_out)
+    W = np.eye(dim_in, dim_out) if keep else principal_axes(H, dim_out)
     return "zero" if wanted == "zero" else "linear", W
 
 

@@ -30,11 +30,11 @@ from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from dgpbench.gp import deep_gp, preparation
+    from dgpbench.gp import deep_gp, propagation
     from dgpbench.gp.deep_gp import DeepGP
 else:
     tf, deep_gp = lazy("tensorflow"), lazy("dgpbench.gp.deep_gp")
-    preparation = lazy("dgpbench.gp.preparation")
+    propagation = lazy("dgpbench.gp.propagation")
 
 SMALLEST = 1e-4  # below, the energy's differences divided by alpha / N are lost in rounding
 
@@ -59,7 +59,7 @@ class PowerEP(Bound):
             mean = b * tf.linalg.cholesky_solve(root, m[..., None])[..., 0]
             S = tf.linalg.cholesky_solve(root, S)
             excess = 0.5 * (S + tf.linalg.matrix_transpose(S)) - tf.eye(S.shape[-1], dtype=S.dtype)
-            cavities[i] = preparation.Whitened(mean, excess=excess)
+            cavities[i] = propagation.Whitened(mean, excess=excess)
         return cavities
 
     def _q(self, values, i: int):

@@ -154,7 +154,7 @@ class Bound:
         )
 
     def posterior(self, values: Values, numerics: Numerics) -> Mapping[int, Any] | None:
-        """gp.preparation.Whitened of each GP layer; None: their own q_mu and q_sqrt."""
+        """gp.propagation.Whitened of each GP layer; None: their own q_mu and q_sqrt."""
         return None
 
     def terms(self, prepared: Any, X, Y, noise, start) -> tf.Tensor:

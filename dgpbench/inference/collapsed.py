@@ -25,13 +25,13 @@ from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from dgpbench.gp import latent, layer, parameters, preparation, psi
+    from dgpbench.gp import latent, layer, parameters, propagation, psi
     from dgpbench.gp.deep_gp import DeepGP
     from dgpbench.gp.layer import GPLayer
     from dgpbench.inference.base import Values
 else:
     tf, psi, latent = lazy("tensorflow"), lazy("dgpbench.gp.psi"), lazy("dgpbench.gp.latent")
-    preparation, parameters = lazy("dgpbench.gp.preparation"), lazy("dgpbench.gp.parameters")
+    propagation, parameters = lazy("dgpbench.gp.propagation"), lazy("dgpbench.gp.parameters")
     layer = lazy("dgpbench.gp.layer")
 
 LAYERS = (["lv", "gp"], ["linear", "lv", "gp"])
@@ -74,7 +74,7 @@ def optimum(model: DeepGP, values: Values, X: tf.Tensor, Y: tf.Tensor, jitter) -
 def gaussian_inputs(model: DeepGP, values: Values, X, Y, jitter) -> tuple[psi.Inputs, tf.Tensor]:
     """Inputs of the last layer under q(w) and q(A), independent Gaussians, and the KL divergence of both."""
     mean, var, penalty = X, tf.zeros_like(X), tf.zeros((), X.dtype)
-    how = preparation.Preparation(jitter, rows=tf.range(tf.shape(X)[1]))
+    how = propagation.Preparation(jitter, rows=tf.range(tf.shape(X)[1]))
     for i, front in enumerate(model.layers[:-1]):
         own = parameters.scope(values, f"layer{i}")
         batch, _ = front.prepare(own, how)

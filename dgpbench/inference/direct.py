@@ -15,7 +15,7 @@ import tensorflow as tf
 from dgpbench.gp import deep_gp
 from dgpbench.gp.layer import kl_divergence, whiten_root, whiten_rows
 from dgpbench.gp.parameters import scope
-from dgpbench.gp.preparation import Whitened
+from dgpbench.gp.propagation import Whitened
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.drawn import fan_out
 from dgpbench.inference.dsvi import VI

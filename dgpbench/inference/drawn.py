@@ -19,10 +19,10 @@ from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from dgpbench.gp import deep_gp, parameters, preparation
+    from dgpbench.gp import deep_gp, parameters, propagation
 else:
     tf, deep_gp = lazy("tensorflow"), lazy("dgpbench.gp.deep_gp")
-    parameters, preparation = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.preparation")
+    parameters, propagation = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.propagation")
 
 PREDICTIVE_DRAWS = 50  # of all inducing outputs, over which predictions average
 
@@ -102,7 +102,7 @@ class PassedThrough(Drawn):
             own = stream(key, i) if i < last else None
             found = self.given(layer, p, K, tf.transpose(for_mean), own)
             form = numerics.forms[i] if numerics.forms else "white"
-            how = preparation.Preparation(numerics.jitter, form, dtype, q=found.q)
+            how = propagation.Preparation(numerics.jitter, form, dtype, q=found.q)
             layers[f"layer{i}"], _ = layer.prepare(p | {"Z": here}, how)
             penalties[i] = found.kl
             if found.outputs is not None:

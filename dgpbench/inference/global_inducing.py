@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-    from dgpbench.gp import parameters, preparation
+    from dgpbench.gp import parameters, propagation
     from dgpbench.gp.deep_gp import DeepGP
     from dgpbench.gp.parameters import Constraint
 else:
     tf, parameters = lazy("tensorflow"), lazy("dgpbench.gp.parameters")
-    preparation = lazy("dgpbench.gp.preparation")
+    propagation = lazy("dgpbench.gp.propagation")
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ class GlobalInducing(PassedThrough):
         kl = 0.5 * (tf.reduce_sum(tf.square(mean_for_kl)) - spread)
         if key is None:
             excess = -tf.matmul(V_for_S, V_for_S, transpose_a=True)
-            return Given(preparation.Whitened(mean, excess=tf.reshape(excess, (-1, M, M))), kl)
+            return Given(propagation.Whitened(mean, excess=tf.reshape(excess, (-1, M, M))), kl)
         w, e = (_columns(A, K) for A in tf.unstack(normals(key, (2, M, P), K.dtype)))
         gap = v_for_draw - tf.matmul(L_for_draw, w) - tf.matmul(R_for_draw, e)
         w += tf.matmul(V_for_draw, tf.linalg.triangular_solve(B_for_draw, gap), transpose_a=True)
         w, w_for_outputs = fan_out(tf.linalg.matrix_transpose(w), 2)  # P, M or P, 1, M
         u = tf.reshape(tf.matmul(w_for_outputs, L_for_outputs, transpose_b=True), (P, M))
         outputs = layer.with_mean(p, tf.matmul(p["P"], u) if layer.mixed else u, Z)
-        return Given(preparation.Whitened(tf.reshape(w, (P, M))), kl, outputs)
+        return Given(propagation.Whitened(tf.reshape(w, (P, M))), kl, outputs)
 
 
 def _columns(A: tf.Tensor, K: tf.Tensor) -> tf.Tensor:

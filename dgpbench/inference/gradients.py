@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from dgpbench.gp.fast.fence import fenced, open_positions
+from dgpbench.gp.fast.forms import fenced, open_positions
 from dgpbench.gp.parameters import constrain
 from dgpbench.inference.base import Bound, Numerics, Whole
 from dgpbench.inference.place import place_of

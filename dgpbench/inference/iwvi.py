@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from dgpbench.gp.deep_gp import expected_log_likelihood
-from dgpbench.gp.fast.fence import fenced
-from dgpbench.gp.fast.joint import UNROLLED
+from dgpbench.gp.fast.forms import fenced
+from dgpbench.gp.fast.joint_samples import UNROLLED
 from dgpbench.inference.dsvi import VI, log_ratio
 
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-    from dgpbench.gp import deep_gp, parameters, preparation
+    from dgpbench.gp import deep_gp, parameters, propagation
     from dgpbench.gp import layer as gp_layer
     from dgpbench.gp.deep_gp import DeepGP
     from dgpbench.gp.parameters import Constraint
 else:
     tf, np, deep_gp = lazy("tensorflow"), lazy("numpy"), lazy("dgpbench.gp.deep_gp")
-    parameters, preparation = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.preparation")
+    parameters, propagation = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.propagation")
     gp_layer = lazy("dgpbench.gp.layer")
 
 MOST_HIDDEN = 4000  # inducing outputs of a group: their covariance has the square of it in entries
@@ -95,8 +95,8 @@ class Joint(Drawn):
             mean = mean + tf.linalg.matvec(values[f"layer{self.last}/q_cross"], tf.reshape(e, (-1,)))
         for i, place in enumerate(self.places()):
             m = values[f"layer{i}/q_mu"]
-            q[i] = preparation.Whitened(m + tf.reshape(shift[:, place], m.shape))
-        q[self.last] = preparation.Whitened(mean, root)
+            q[i] = propagation.Whitened(m + tf.reshape(shift[:, place], m.shape))
+        q[self.last] = propagation.Whitened(mean, root)
         dtype = numerics.batch_dtype or mean.dtype
         layers, _ = deep_gp.prepare(self.model, values, numerics.jitter, numerics.forms, dtype, q=q)
         del layers["likelihood"]

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from dgpbench.gp import layer as gp_layer
-    from dgpbench.gp import parameters, preparation
+    from dgpbench.gp import parameters, propagation
     from dgpbench.gp.deep_gp import DeepGP
 else:
     tf, gp_layer = lazy("tensorflow"), lazy("dgpbench.gp.layer")
-    parameters, preparation = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.preparation")
+    parameters, propagation = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.propagation")
 
 START_JITTER = 1e-6  # of the Gram matrices at the start
 
@@ -59,11 +59,11 @@ class LocationsBound(PassedThrough):
         R, R_for_kl = fan_out(gp_layer.whiten_root(L_for_root, R), 2)
         kl = gp_layer.kl_divergence(m_for_kl, R_for_kl)
         if key is None:
-            return Given(preparation.Whitened(m, R), kl)
+            return Given(propagation.Whitened(m, R), kl)
         f = m_for_draw + tf.linalg.matvec(R_for_draw, normals(key, (P, M), K.dtype))
         f, outputs = fan_out(f, 2)
         u = gp_layer.whiten_rows(L_for_draw, f - mean_for_draw)
-        return Given(preparation.Whitened(u), kl, outputs)
+        return Given(propagation.Whitened(u), kl, outputs)
 
 
 class Locations(PassedThroughMethod):

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-    from dgpbench.gp import preparation
+    from dgpbench.gp import propagation
     from dgpbench.gp.deep_gp import DeepGP
 else:
-    tf, preparation = lazy("tensorflow"), lazy("dgpbench.gp.preparation")
+    tf, propagation = lazy("tensorflow"), lazy("dgpbench.gp.propagation")
 
 
 BURN_IN, THINNING = 2500, 25  # steps, where the budget has room for both
@@ -49,7 +49,7 @@ class LogJoint(Bound):
         return {name: v for name, v in values.items() if not name.endswith("/q_sqrt")}
 
     def posterior(self, values, numerics: Numerics) -> Mapping[int, Any]:
-        return {i: preparation.Whitened(values[f"layer{i}/q_mu"]) for i in self.model.gps}
+        return {i: propagation.Whitened(values[f"layer{i}/q_mu"]) for i in self.model.gps}
 
     def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
         model = self.model

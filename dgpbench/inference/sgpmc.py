@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from dgpbench.gp import deep_gp, parameters
     from dgpbench.gp.deep_gp import DeepGP
-    from dgpbench.gp.fast import grid
+    from dgpbench.gp.fast import point
     from dgpbench.gp.kernels import stationary
 else:
     tf, deep_gp = lazy("tensorflow"), lazy("dgpbench.gp.deep_gp")
-    parameters, grid = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.fast.grid")
+    parameters, point = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.fast.point")
     stationary = lazy("dgpbench.gp.kernels.stationary")
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -43,19 +43,19 @@ class LogPosterior(LogJoint):
     """log p(theta) + log N(v; 0, I) + sum_n E log p(y_n | f_n), a density of v and log theta.
 
     `held`: Z stays where it starts. Then rows on a grid, and those of one input, have a form of their own
-    (gp/fast/grid.py), where the kernel is an RBF.
+    (gp/fast/point.py), where the kernel is an RBF.
     """
 
     priors: tuple[tuple[str, Prior], ...] = ()  # by parameter
     held: bool = False
-    places: grid.Grid | None = None
+    places: point.Grid | None = None
 
     def on_rows(self, values: Mapping[str, np.ndarray], X: np.ndarray) -> LogPosterior:
         layer = self.model.layers[0]
         apart = isinstance(layer.kernel, stationary.RBF) and (layer.grid or layer.input_dim == 1)
         if not (self.held and apart):
             return self
-        return replace(self, places=grid.find(values["layer0/Z"], X))
+        return replace(self, places=point.find_grid(values["layer0/Z"], X))
 
     @property
     def tallest(self) -> int:
@@ -71,12 +71,12 @@ class LogPosterior(LogJoint):
         p = parameters.scope(values, "layer0")
         lengthscales, variance = self.model.layers[0].scales(p)
         v, jitter = p["q_mu"], numerics.jitter
-        form = grid.make(self.places, v, lengthscales, variance, jitter, numerics.compiled)
+        form = point.make_on_grid(self.places, v, lengthscales, variance, jitter, numerics.compiled)
         return {"likelihood": parameters.scope(values, "likelihood"), "layer0": form}, {}
 
     def moments(self, prepared, X, noise, *how, **named):
-        if self.places and isinstance(prepared["layer0"], grid.OnGrid):
-            return grid.moments(self.places, prepared["layer0"])
+        if self.places and isinstance(prepared["layer0"], point.OnGrid):
+            return point.grid_moments(self.places, prepared["layer0"])
         return super().moments(prepared, X, noise, *how, **named)
 
     def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

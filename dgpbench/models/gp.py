@@ -11,9 +11,8 @@ from dgpbench.config.targets import create_method
 from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train
-from dgpbench.engine.memory import check_samples
 from dgpbench.engine.platform import choose_device, set_threads, tf
-from dgpbench.engine.spec import step_spec
+from dgpbench.engine.spec import check_samples, step_spec
 from dgpbench.engine.trainer import Trainer, get_trainer
 from dgpbench.errors import Diverged, UserError
 from dgpbench.evaluate.loglik import mean_loglik

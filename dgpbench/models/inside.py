@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.gp.deep_gp import walk
-from dgpbench.gp.flow import Flow
+from dgpbench.gp.propagation import Flow
 from dgpbench.inference.base import Bound, Numerics
 
 if TYPE_CHECKING:

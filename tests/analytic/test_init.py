@@ -5,8 +5,8 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.gp import first_guesses
-from dgpbench.gp.first_guesses import kmeans, principal_axes
+from dgpbench.gp import initialisation
+from dgpbench.gp.initialisation import kmeans, principal_axes
 from dgpbench.gp.start import build, structure
 
 
@@ -139,6 +139,6 @@ def test_principal_axes_of_few_rows():
 def test_principal_axes_of_many_columns_are_those_of_few(monkeypatch):
     """From the covariance or from the singular value decomposition: the same axes, signs included."""
     H = np.random.RandomState(0).randn(300, 20) * np.linspace(3.0, 0.5, 20)
-    by_svd = first_guesses.principal_axes(H, 6)
-    monkeypatch.setattr(first_guesses, "MANY_COLUMNS", 10)
-    np.testing.assert_allclose(first_guesses.principal_axes(H, 6), by_svd, atol=1e-10)
+    by_svd = initialisation.principal_axes(H, 6)
+    monkeypatch.setattr(initialisation, "MANY_COLUMNS", 10)
+    np.testing.assert_allclose(initialisation.principal_axes(H, 6), by_svd, atol=1e-10)

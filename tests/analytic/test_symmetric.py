@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from dgpbench.gp.fast.blocks import BLOCKS, block_ends, weighted_squares
 from dgpbench.gp.fast.forms import Blocks, Quad
-from dgpbench.gp.fast.joint import TERMS, joint_quadratic_form, pairs
-from dgpbench.gp.fast.symmetric import BLOCKS, block_ends, weighted_squares
+from dgpbench.gp.fast.joint_samples import TERMS, joint_quadratic_form, pairs
 
 
 @pytest.mark.parametrize(("P", "M"), [(1, 70), (1, 301), (3, 70), (2, 100), (2, 7)])

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dgpbench.gp.fast.symmetric import block_ends
-from dgpbench.gp.fast.triangular import product
+from dgpbench.gp.fast.blocks import block_ends, product
 from dgpbench.gp.fast.whitening import folding, folding_root, outer_square, whitening
 
 M = 261  # large enough for blocks, and no multiple of their number

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dgpbench.config import compose
-from dgpbench.engine import memory
+from dgpbench.engine import spec
 from dgpbench.errors import UserError
 from dgpbench.models.gp import GPModel
 
@@ -19,9 +19,9 @@ class Rows:
 @pytest.mark.parametrize("method", ["dsvi", "locations", "joint"])
 def test_more_samples_than_memory_allows(method, monkeypatch):
     words = ["model=dgp2", "model.num_inducing=10", f"inference={method}", "precision=float64", "threads=1"]
-    each = memory.sample_bytes(_bound(words), 50)
+    each = spec.sample_bytes(_bound(words), 50)
     assert each > 8 * 50 * (2 + 2 + 1)  # noise, inputs and targets at least
-    monkeypatch.setattr(memory, "available", lambda: 7 * each + 1)
+    monkeypatch.setattr(spec, "available", lambda: 7 * each + 1)
     with pytest.raises(UserError, match="at most 7 fit") as error:
         _bound([*words, "inference.samples=8"])
     assert "\n" not in str(error.value)

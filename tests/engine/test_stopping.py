@@ -8,7 +8,7 @@ from test_loop import BASE, StopAt, _fit, _same, _split
 
 from dgpbench.config import compose
 from dgpbench.config.budget import budget_text, planned_steps
-from dgpbench.engine.stopping import Stopping, StopRule
+from dgpbench.engine.context import Stopping, StopRule
 from dgpbench.errors import Interrupted, UserError
 
 RULE = StopRule("converged", window=20, tolerance=0.05, patience=2)

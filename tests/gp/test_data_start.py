@@ -7,7 +7,7 @@ import tensorflow as tf
 from scipy.stats import multivariate_normal
 
 from dgpbench.config import compose
-from dgpbench.gp import data_start, first_guesses, start
+from dgpbench.gp import initialisation, start
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import lower_bound
@@ -20,13 +20,13 @@ def _data(N=60, D=2, seed=0):
 
 
 def test_the_median_distance():
-    assert first_guesses.median_distance(np.array([[0.0], [1.0], [3.0]])) == 2.0
-    assert first_guesses.median_distance(np.ones((5, 2))) == 1.0
+    assert initialisation.median_distance(np.array([[0.0], [1.0], [3.0]])) == 2.0
+    assert initialisation.median_distance(np.ones((5, 2))) == 1.0
 
 
 def test_the_grid_finds_the_largest_marginal_likelihood():
     X, Y = _data()
-    variance, scale, noise = data_start.regression(X, Y)
+    variance, scale, noise = initialisation.regression(X, Y)
     squares = np.sum((X[:, None] - X) ** 2, 2)
     y = (Y - Y.mean())[:, 0]
 
@@ -35,9 +35,9 @@ def test_the_grid_finds_the_largest_marginal_likelihood():
         return multivariate_normal.logpdf(y, np.zeros(len(X)), K)
 
     best = evidence(variance, scale, noise)
-    middle = first_guesses.median_distance(X)
-    for lengthscale in middle * data_start.LENGTHSCALES:
-        for ratio in data_start.NOISES[::4]:
+    middle = initialisation.median_distance(X)
+    for lengthscale in middle * initialisation.LENGTHSCALES:
+        for ratio in initialisation.NOISES[::4]:
             for other in (0.3, 1.0, 3.0):
                 assert evidence(other, lengthscale, other * ratio) <= best + 1e-9
     assert best > evidence(variance * 1.1, scale, noise * 1.1)  # the variance is the best one, not on a grid
@@ -71,8 +71,8 @@ def test_a_sample_of_the_rows_counts_for_all():
     cfg = compose(["model=sgp", "model.num_inducing=12", "model.start=data"])
     model, values, _, _ = start.build(cfg, X, Y, seed=0)
     layer, own = model.layers[0], {n[7:]: v for n, v in values.items() if n.startswith("layer0/")}
-    once = data_start.best_posterior(layer, own, 0.1, X, Y, 2 * len(X))
-    twice = data_start.best_posterior(layer, own, 0.1, np.tile(X, (2, 1)), np.tile(Y, (2, 1)), 2 * len(X))
+    once = initialisation.best_posterior(layer, own, 0.1, X, Y, 2 * len(X))
+    twice = initialisation.best_posterior(layer, own, 0.1, np.tile(X, (2, 1)), np.tile(Y, (2, 1)), 2 * len(X))
     for a, b in zip(once, twice, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
 
@@ -86,7 +86,7 @@ def test_a_deep_model_starts_near_the_sparse_one():
     for name in ("q_mu", "q_sqrt", "kernel/rbf/lengthscales", "kernel/rbf/variance"):
         np.testing.assert_allclose(deep[f"layer1/{name}"], shallow[f"layer0/{name}"], rtol=1e-8, err_msg=name)
     assert deep["likelihood/variance"] == pytest.approx(float(shallow["likelihood/variance"]))
-    assert (deep["layer0/kernel/rbf/variance"] == data_start.INNER_VARIANCE).all()  # of each output
+    assert (deep["layer0/kernel/rbf/variance"] == initialisation.INNER_VARIANCE).all()  # of each output
 
 
 @pytest.mark.parametrize("model", ["lv_gp", "lv_gp_gp"])

@@ -6,7 +6,7 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.gp.mixing import pixel_scales
+from dgpbench.gp.initialisation import pixel_scales
 from dgpbench.gp.start import build
 
 SHAPE = (5, 4)

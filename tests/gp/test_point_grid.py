@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dgpbench.gp.fast import grid
+from dgpbench.gp.fast import point
 
 AXES = (np.array([-1.0, 0.2, 0.9]), np.array([-0.5, 0.6]), np.array([0.0, 0.7, 1.1, 1.5]))
 ROWS = (np.array([-0.8, 0.1, 0.4, 1.0]), np.array([-0.4, 0.0, 0.3]), np.array([0.2, 0.5]))
@@ -43,11 +43,11 @@ def test_moments_are_those_of_the_whole_grid(D, compiled):
     """Rows in any order, some cells empty, two outputs."""
     rng = np.random.RandomState(0)
     X = rng.permutation(points(ROWS[:D]))[: -1 if D > 1 else None]
-    places = grid.find(points(AXES[:D]), X)
+    places = point.find_grid(points(AXES[:D]), X)
     v = rng.randn(2, len(points(AXES[:D])))
 
     def found(v, scales, variance):
-        return grid.moments(places, grid.make(places, v, scales, variance, JITTER, compiled))
+        return point.grid_moments(places, point.make_on_grid(places, v, scales, variance, JITTER, compiled))
 
     run = tf.function(found, jit_compile=compiled, autograph=False)
     for ours, exact in zip(run(v, LENGTHSCALES[:D], np.array(VARIANCE)), whole(D, X, v), strict=True):
@@ -56,8 +56,8 @@ def test_moments_are_those_of_the_whole_grid(D, compiled):
 
 def test_gram_of_a_layer_is_the_product_of_its_factors():
     Z = points(AXES)
-    axes = grid.along(tf.constant(Z), (3, 2, 4))
-    K = grid.gram(axes, LENGTHSCALES, tf.constant(VARIANCE, tf.float64), JITTER)
+    axes = point.along(tf.constant(Z), (3, 2, 4))
+    K = point.grid_gram(axes, LENGTHSCALES, tf.constant(VARIANCE, tf.float64), JITTER)
     R = factors(3, JITTER)
     np.testing.assert_allclose(K, VARIANCE * np.kron(np.kron(R[0], R[1]), R[2]), rtol=1e-12)
     np.testing.assert_allclose(np.diag(K), VARIANCE + JITTER, rtol=1e-6)  # to first order in the jitter
@@ -67,11 +67,11 @@ def test_gram_of_a_layer_is_the_product_of_its_factors():
 def test_gradients_are_those_of_finite_differences(shared):
     rng = np.random.RandomState(1)
     X = rng.permutation(points(ROWS))
-    places, v = grid.find(points(AXES), X), rng.randn(1, 24)
+    places, v = point.find_grid(points(AXES), X), rng.randn(1, 24)
     weights = [tf.constant(rng.randn(1, len(X))) for _ in range(2)]
 
     def value(parts):
-        both = grid.moments(places, grid.make(places, *parts, JITTER, False))
+        both = point.grid_moments(places, point.make_on_grid(places, *parts, JITTER, False))
         return sum(tf.reduce_sum(w * part) for w, part in zip(weights, both, strict=True))
 
     at = [tf.constant(a) for a in (v, np.array([0.8]) if shared else LENGTHSCALES, np.array(VARIANCE))]
@@ -88,11 +88,13 @@ def test_gradients_are_those_of_finite_differences(shared):
 
 def test_what_is_a_grid():
     Z, X = points(AXES[:2]), points(ROWS[:2])
-    assert grid.find(Z, X).cells is None and grid.find(Z, X[::-1]).cells == tuple(range(11, -1, -1))
-    assert grid.find(Z[:, :1], X[:5, :1]).X == ((-0.8, -0.8, -0.8, 0.1, 0.1),)  # one input: anything is
-    assert grid.find(Z[:-1], X) is None and grid.find(Z[::-1], X) is None
-    assert grid.find(Z, np.concatenate([X, X[:1]])) is None  # two rows in one place
-    assert grid.find(Z, np.random.RandomState(0).randn(12, 2)) is None  # 144 cells for 12 rows
+    assert point.find_grid(Z, X).cells is None and point.find_grid(Z, X[::-1]).cells == tuple(
+        range(11, -1, -1)
+    )
+    assert point.find_grid(Z[:, :1], X[:5, :1]).X == ((-0.8, -0.8, -0.8, 0.1, 0.1),)  # one input: anything is
+    assert point.find_grid(Z[:-1], X) is None and point.find_grid(Z[::-1], X) is None
+    assert point.find_grid(Z, np.concatenate([X, X[:1]])) is None  # two rows in one place
+    assert point.find_grid(Z, np.random.RandomState(0).randn(12, 2)) is None  # 144 cells for 12 rows
 
 
 @pytest.mark.parametrize("lengthscale", [1.0, 1.5, 3.0])

@@ -11,7 +11,7 @@ from dgpbench.gp import psi
 from dgpbench.gp.kernels import parse
 from dgpbench.gp.kernels.in_gpflow import to_gpflow
 from dgpbench.gp.layer import GPLayer
-from dgpbench.gp.preparation import Preparation, Whitened
+from dgpbench.gp.propagation import Preparation, Whitened
 
 KERNELS = ("rbf", "linear", "rbf+linear", "rbf+rbf+linear+white")
 M, B = 4, 3

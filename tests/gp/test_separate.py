@@ -10,8 +10,8 @@ from dgpbench.errors import UserError
 from dgpbench.gp import start
 from dgpbench.gp.deep_gp import DeepGP, prepare, propagate
 from dgpbench.gp.kernels import parse
+from dgpbench.gp.layer import SeparateLayer
 from dgpbench.gp.parameters import scope, unconstrain
-from dgpbench.gp.separate import SeparateLayer
 from dgpbench.inference.alpha import PowerEP
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.dsvi import VI

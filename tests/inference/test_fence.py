@@ -6,7 +6,7 @@ import tensorflow as tf
 from inference_tools import columns, data, model_of, tensors
 
 from dgpbench.config import compose
-from dgpbench.gp.fast.fence import WrongGradient
+from dgpbench.gp.fast.forms import WrongGradient
 from dgpbench.gp.layer import whiten
 from dgpbench.gp.parameters import constrain, scope
 from dgpbench.inference.base import Numerics

@@ -20,9 +20,9 @@ from dgpbench.config import compose
 from dgpbench.config.targets import create_method
 from dgpbench.data import Split
 from dgpbench.errors import UserError
+from dgpbench.gp.layer import SeparateLayer
 from dgpbench.gp.parameters import scope
-from dgpbench.gp.preparation import Preparation
-from dgpbench.gp.separate import SeparateLayer
+from dgpbench.gp.propagation import Preparation
 from dgpbench.gp.start import build
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.drawn import normals, stream

@@ -16,7 +16,7 @@ from dgpbench.gp import start
 from dgpbench.gp.deep_gp import prepare
 from dgpbench.gp.kernels import parse
 from dgpbench.gp.layer import kl_divergence
-from dgpbench.gp.preparation import Preparation
+from dgpbench.gp.propagation import Preparation
 from dgpbench.gp.warp import WarpLayer
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import lower_bound

@@ -7,7 +7,7 @@ import tensorflow as tf
 from latent_tools import data, fast, model, raw, value
 from scipy.stats import norm
 
-from dgpbench.gp import projection
+from dgpbench.gp import latent
 from dgpbench.gp.deep_gp import penalties
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.natgrad import natural_step
@@ -111,7 +111,7 @@ def test_projection_samples_have_the_moments_of_A_x():
     A = prepared["mean"].numpy() + np.sqrt(prepared["variance"].numpy()) * rng.randn(200_000, 2, 3)
     brute = A @ x
     ours = [
-        projection.sample(prepared, tf.constant(x), tf.constant(np.full((2, 1), e))).numpy()
+        latent.sample_projection(prepared, tf.constant(x), tf.constant(np.full((2, 1), e))).numpy()
         for e in (0.0, 1.0)
     ]
     np.testing.assert_allclose(ours[0], brute.mean(0), atol=4 * brute.std() / np.sqrt(2e5))

@@ -6,7 +6,7 @@ import tensorflow as tf
 from latent_tools import columns, conditional, data, fast, model, noise_for, raw
 
 from dgpbench.gp.deep_gp import prepare
-from dgpbench.gp.fast.joint import enough_jitter, pairs, sample
+from dgpbench.gp.fast.joint_samples import enough_jitter, pairs, sample
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.iwvi import IWVI

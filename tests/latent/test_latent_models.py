@@ -11,7 +11,7 @@ from dgpbench.config.targets import create_method
 from dgpbench.data import Split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError
-from dgpbench.gp.first_guesses import principal_axes
+from dgpbench.gp.initialisation import principal_axes
 from dgpbench.gp.start import build
 from dgpbench.models.gp import GPModel
 

@@ -11,7 +11,7 @@ from dgpbench.config import compose
 from dgpbench.data import Split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.gp.deep_gp import prepare
-from dgpbench.gp.fast.joint import enough_jitter, pairs, sample
+from dgpbench.gp.fast.joint_samples import enough_jitter, pairs, sample
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
 from dgpbench.inference.iwvi import IWVI

@@ -11,12 +11,12 @@ from dgpbench.config import compose
 from dgpbench.data import load_split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError
-from dgpbench.gp import fidelity
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.fidelity import FidelityBound
 from dgpbench.inference.gradients import lower_bound
+from dgpbench.models import mfdgp
 from dgpbench.models.base import create
+from dgpbench.models.mfdgp import FidelityBound
 
 TINY = 1e-10  # jitter: f_0 is to be known exactly
 
@@ -37,7 +37,7 @@ def test_one_level_is_svgp():
     rng = np.random.RandomState(0)
     x, Y = rng.randn(12, 2), rng.randn(12, 1)
     X = np.hstack([x, np.zeros((12, 1))])
-    model, values, _ = fidelity.start(_settings(num_inducing=5), X, Y, 1, 0)
+    model, values, _ = mfdgp.fidelity_start(_settings(num_inducing=5), X, Y, 1, 0)
     kernel = gpflow.kernels.RBF(1.0, [1.0, 1.0])
     q = {"q_mu": values["layer0/q_mu"].T, "q_sqrt": values["layer0/q_sqrt"]}
     theirs = gpflow.models.SVGP(kernel, gpflow.likelihoods.Gaussian(0.01), values["layer0/Z"], **q)
@@ -54,7 +54,7 @@ def _linear_case():
     X = np.vstack([np.hstack([x, np.zeros((9, 1))]), np.hstack([x[kept], np.ones((7, 1))])])
     Y = np.concatenate([f0, y[kept]])[:, None]
     settings = _settings(linear=True, num_inducing=9, lengthscale=0.7, likelihood_variance=0.05)
-    model, values, _ = fidelity.start(settings, X, Y, 2, 0)
+    model, values, _ = mfdgp.fidelity_start(settings, X, Y, 2, 0)
     gram = np.exp(-0.5 * ((x - x.T) / 0.7) ** 2) + TINY * np.eye(9)
     values |= {
         "layer0/Z": x,

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from dgpbench.gp.fast.fence import Fenced, fence
-from dgpbench.gp.fast.joint import separate_quadratic_form
-from dgpbench.gp.fast.symmetric import block_ends, from_blocks, sum_over_inducing
-from dgpbench.gp.fast.triangular import product
+from dgpbench.gp.fast.blocks import block_ends, from_blocks, product, sum_over_inducing
+from dgpbench.gp.fast.forms import Fenced, fence
+from dgpbench.gp.fast.joint_samples import separate_quadratic_form
 from dgpbench.gp.fast.whitening import inverse_cholesky, outer_square, through_cholesky
-from dgpbench.gp.preparation import Whitened
+from dgpbench.gp.propagation import Whitened
 
 
 @tf.custom_gradient
@@ -116,7 +115,7 @@ class Half(NamedTuple):
         return half_form(K, self.Linv.value, self.alpha, self.C, self.D.value)
 
     def joint_moments(self, rows: tf.Tensor, K: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """The same with all covariances of the K columns of a point (joint.py), for rows k(H, Z)."""
+        """The same with all covariances of the K columns of a point (joint_samples.py), for rows k(H, Z)."""
         return separate_quadratic_form(rows, self.alpha, self.C, K, self.Linv.value, self.D.value)
 
 

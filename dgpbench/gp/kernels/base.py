@@ -24,7 +24,7 @@ class Kernel(ABC):
 
     input_dim: int
     noise: ClassVar[bool] = False  # independent noise: on the diagonal, nothing between different points
-    stackable: bool = False  # takes a leading axis of outputs, in its hyperparameters and in Z (separate.py)
+    stackable: bool = False  # takes a leading axis of outputs, in hyperparameters and Z (SeparateLayer)
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dgpbench.gp.first_guesses import count_inducing, kmeans
+from dgpbench.gp.initialisation import count_inducing, kmeans
 from dgpbench.models.classics.base import Classic
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from dgpbench.gp.fast.symmetric import block_ends, from_blocks
-from dgpbench.gp.fast.triangular import product
+from dgpbench.gp.fast.blocks import block_ends, from_blocks, product
 from dgpbench.gp.kernels.base import Kernel
 
 FLOAT32_JITTER = 1e-5  # of the prior variance, at least: covariances in float32 are off by up to 1e-6 of it
