@@ -138,7 +138,7 @@ def _ours(case: str, system: str, count: int, start: dict | None) -> tuple[Syste
     """Our chain, of at most so many trajectories between two looks, and the Gaussian fit that it starts from:
     `start`, where there is one."""
     from dgpbench.config import compose
-    from dgpbench.config.targets import create_method
+    from dgpbench.config.classes import create_method
     from dgpbench.data import load_split
     from dgpbench.engine.spec import step_spec
     from dgpbench.engine.trainer import Trainer

@@ -20,8 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from dgpbench.config.classes import load_class
 from dgpbench.config.sections import flatten
-from dgpbench.config.targets import load_class
 from dgpbench.engine import checkpoint
 from dgpbench.errors import Interrupted, UserError, message
 from dgpbench.store.disk import locked

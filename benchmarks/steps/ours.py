@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.cases import MIXED_GPS, Case
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.engine.batches import Batches
 from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.spec import step_spec

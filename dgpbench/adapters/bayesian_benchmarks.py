@@ -14,7 +14,7 @@ import numpy as np
 
 from dgpbench.api.fitted import predictive_chunks, train
 from dgpbench.config import compose
-from dgpbench.config.targets import load_class
+from dgpbench.config.classes import load_class
 from dgpbench.data.labels import task_of
 from dgpbench.data.split import Split
 from dgpbench.engine.context import RunContext

@@ -10,8 +10,7 @@ from types import ModuleType
 
 from dgpbench.cli.registry import commands
 from dgpbench.config.kernel_names import FAMILIES
-from dgpbench.config.plugins import plugin_folders
-from dgpbench.config.tree import conf_dir, groups, main_fields, options
+from dgpbench.config.tree import conf_dir, groups, main_fields, options, plugin_folders
 
 SCRIPTS = {
     "bash": """\
@@ -152,7 +151,7 @@ def _overrides(current: str, before: list[str]) -> list[str]:
 
 def _values(name: str) -> list[str]:
     """Values of a field that is one of a few names or a switch; none of other fields."""
-    from dgpbench.config.inference import inference_fields
+    from dgpbench.config.checks import inference_fields
     from dgpbench.config.schema import CLOSED, MODEL, TOP, show_value
 
     section, _, rest = name.partition(".")

@@ -65,7 +65,7 @@ def training_step() -> dict[str, float | str]:
         as the `compiled` step and as `plain` TensorFlow compute it.
     """
     from dgpbench.config import compose
-    from dgpbench.config.targets import create_method
+    from dgpbench.config.classes import create_method
     from dgpbench.engine.platform import choose_device, tf
     from dgpbench.engine.spec import step_spec
     from dgpbench.engine.trainer import Trainer

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from dgpbench.config import refusals
 from dgpbench.config.budget import budget_of
-from dgpbench.config.inference import check_inference
-from dgpbench.config.priors import check_priors
+from dgpbench.config.classes import method_class
+from dgpbench.config.keys import LATER_DEFAULTS
 from dgpbench.config.schema import (
     CLOSED,
     DATASET,
+    INFERENCE,
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
@@ -22,6 +25,7 @@ from dgpbench.config.schema import (
     TEXT,
     TOP,
     TRACKERS,
+    Field,
     check_field,
     show_value,
 )
@@ -29,6 +33,14 @@ from dgpbench.config.sections import check_names, check_section, flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 
+PRIORS = ("lengthscale", "kernel_variance", "likelihood_variance")  # named as their initial values are
+PRIOR_FAMILIES = {  # by name: its arguments; all but `location` are positive
+    "gamma": ("shape", "rate"),
+    "inverse_gamma": ("shape", "scale"),
+    "lognormal": ("location", "scale"),
+    "half_normal": ("scale",),
+}
+LEAST, MOST = 1e-6, 1e6  # sizes of arguments whose densities, and squares, are finite numbers
 SECRET_FIELD = re.compile(r"pass(word|wd)|secret|token|api_?key|credential", re.I)
 SECRET_TEXT = re.compile(r"//[^/\s]*@|(pass(word|wd)|secret|token|api_?key)=", re.I)
 
@@ -167,3 +179,45 @@ def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:
         if int(layer) == depth - 1 and fixed:
             raise UserError(f"{name}.{fixed[0]} is a setting of inner layers and not of the last")
     return dict(sorted(out.items(), key=lambda item: int(item[0])))
+
+
+def check_priors(priors: Mapping[str, Any]) -> dict[str, list]:
+    """Priors with their arguments as numbers; UserError for an unknown name or family and for an argument
+    that is none."""
+    out = {}
+    for name, prior in priors.items():
+        field = f"model.priors.{name}"
+        if name not in PRIORS:
+            raise UserError(f"unknown key '{field}'{did_you_mean(name, PRIORS)}")
+        if prior is None:
+            continue
+        shown = f"{field}={show_value(prior)} is not allowed"
+        if not isinstance(prior, list) or not prior or prior[0] not in PRIOR_FAMILIES:
+            known = ", ".join(show_value([family, *names]) for family, names in PRIOR_FAMILIES.items())
+            raise UserError(f"{shown}; a prior is one of {known}, or null for none")
+        family, *arguments = prior
+        names = PRIOR_FAMILIES[family]
+        if len(arguments) != len(names):
+            example = show_value([family, *[1] * len(names)])
+            raise UserError(f"{shown}; {family} takes {' and '.join(names)}, e.g. {field}={example}")
+        for argument, value in zip(names, arguments, strict=True):
+            least = -MOST if argument == "location" else LEAST
+            if type(value) not in (int, float) or not least <= value <= MOST:
+                kind = "a number" if argument == "location" else "a positive number"
+                raise UserError(
+                    f"{shown}; the {argument} of {family} must be {kind}, not {show_value(value)}: from "
+                    f"{least:g} to {MOST:g}"
+                )
+        out[name] = [family, *map(float, arguments)]
+    return out
+
+
+def inference_fields(values: dict) -> dict[str, Field]:
+    """Fields of every method, and those that this one declares."""
+    return INFERENCE | dict(method_class(values).fields)
+
+
+def check_inference(values: dict) -> dict:
+    """The inference section with its values converted."""
+    values = {"_target_": LATER_DEFAULTS["inference._target_"]} | values
+    return check_section("inference", values, inference_fields(values), closed=True)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from dgpbench.config import refusals
+from dgpbench.config import expand, refusals
 from dgpbench.config.checks import check_fields
+from dgpbench.config.classes import create_method
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
-from dgpbench.config.plugins import plugin_folders
 from dgpbench.config.quick import quick
+from dgpbench.config.refusals import SAMPLED, burn_in_of, unused_sections
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
-from dgpbench.config.standard import settle
 from dgpbench.config.suggest import did_you_mean, file_hint
 from dgpbench.config.tree import (
     FAMILIES,
+    conf_dir,
     config_folders,
     default_options,
     groups,
     member,
     options,
+    plugin_folders,
     setting_of,
 )
 from dgpbench.errors import UserError
@@ -36,6 +38,9 @@ FREE = (
     "model.priors",
     "launcher.models",
 )  # fields below which names may be added
+FROM_DATA = ("likelihood_variance", "kernel_variance", "lengthscale")  # not read under model.start=data
+KEPT = 100  # samples of each chain of model=gpmc, where the budget has room for them
+STACKED = ("rbf", "matern12", "matern32", "matern52", "rational_quadratic")  # kernels of model.per_output
 
 
 def check_words(words: Sequence[object]) -> None:
@@ -219,7 +224,7 @@ def _hydra(overrides: list[str], folders: Sequence[Path], resolve: bool = True) 
     from omegaconf import OmegaConf
     from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
-    from dgpbench.config.source import search_path
+    from dgpbench.config.hydra_source import search_path
 
     escaped = (path.replace("\\", "\\\\").replace('"', '\\"') for path in search_path(list(folders)))
     quoted = ",".join(f'"{path}"' for path in escaped)
@@ -280,3 +285,77 @@ def fields_of(group: str, option: str, folders: Sequence[Path]) -> set[str]:
     words = [f"{group}={option}"]
     cfg = quick(words, folders) or _hydra(words, folders, resolve=False)
     return {f"{group}.{name}" for name in flatten(cfg[group])}
+
+
+# ---- settings that are `auto` or null ------------------------------------------------------------------
+#
+# Each method has the precision that it needs, and samplers divide the budget into their phases. Only the
+# default inference starts from the data, has inner layers with a kernel for each output, and grows its budget
+# with the rows. Initial values, layers and steps that the user sets are kept. A named inference does as its
+# paper does, so that its keys do not change.
+
+
+def settle(cfg: dict, given: Sequence[str]) -> None:
+    """Fill in the settings of a config with valid fields that are left to the method or the budget.
+
+    `given` are the fields that the command line sets: steps that it asks for are the steps that are made.
+    """
+    model, budget = cfg["model"], cfg["budget"]
+    elsewhere = bool(unused_sections(model))
+    standard = not elsewhere and cfg["inference"]["name"] == default_options()["inference"]
+    if "layers" in model:
+        own = "all" if standard and _can_be_separate(model, cfg["inference"]) else "none"
+        for part in (model, *_overrides(model)):
+            if part.get("per_output") == "auto":
+                part["per_output"] = own
+        if model.get("start") == "auto":
+            model["start"] = "data" if standard and not _asked_for(model, given) else "config"
+        elif model.get("start") == "data" and (asked := [n for n in FROM_DATA if f"model.{n}" in given]):
+            raise UserError(
+                f"model.{asked[0]} is not read under model.start=data, which takes it from the training "
+                "rows; leave one of the two out, or set model.start=config"
+            )
+    if budget.get("growth") == "auto":
+        grows = standard and ("budget.steps" not in given or "budget.growth" in given)
+        budget["growth"] = "sqrt" if grows else "none"
+        if not grows and "budget.max_steps" not in given:
+            budget["max_steps"] = None
+    if model["_target_"] == SAMPLED and model.get("kept", KEPT) is None and budget["steps"]:
+        model["kept"] = min(KEPT, budget["steps"] - burn_in_of(cfg))
+    method = None if elsewhere else create_method(cfg)
+    if method:
+        cfg["inference"] |= method.scaled(budget["steps"])
+    if cfg["precision"] == "auto":
+        cfg["precision"] = method.precision(model) if method and "layers" in model else "mixed"
+
+
+def _asked_for(model: Mapping[str, Any], given: Sequence[str]) -> bool:
+    """Whether the command line, the model's own file or a single layer sets one of the first values."""
+    if model.get("likelihood_variance_trainable") is False:  # the noise stays where it starts
+        return True
+    usual = expand.read(conf_dir() / "model" / "_gp.yaml")
+    return any(
+        (f"model.{name}" in given and "model.start" not in given)
+        or model.get(name) != usual[name]
+        or any(name in part for part in _overrides(model))
+        for name in FROM_DATA
+    )
+
+
+def _can_be_separate(model: Mapping[str, Any], inference: Mapping[str, Any]) -> bool:
+    """Whether a model has inner GP layers, no others, and kernels that take an axis of outputs."""
+    layers = model["layers"]
+    kernels = [model.get("kernel"), *(part.get("kernel", "rbf") for part in _overrides(model))]
+    return (
+        len(layers) > 1
+        and set(layers) == {"gp"}
+        and all(kernel in STACKED for kernel in kernels)
+        and not any(model.get(name) for name in ("inner_gps", "compat"))
+        and model.get("whiten", True) is True
+        and inference.get("optimiser") != "ngd_all"
+    )
+
+
+def _overrides(model: Mapping[str, Any]) -> list[dict]:
+    """Return the settings of single layers."""
+    return list(model.get("layer_overrides", {}).values())

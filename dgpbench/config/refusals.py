@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dgpbench.config.budget import refuses_stop
+from dgpbench.config.classes import create_method
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.protocol import check_split, is_trial
 from dgpbench.config.schema import COUNT, IN_GPFLOW, Field
 from dgpbench.config.sections import hidden_sizes, option
-from dgpbench.config.targets import create_method
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from dgpbench.config import expand
-from dgpbench.config.plugins import plugin_folders
 from dgpbench.errors import UserError
 
 FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
 ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+,(\w+)\}")  # shown as the value without the variable
-
-
+ENTRY_POINTS = {  # of installed packages, and the group of conf/ that each adds to
+    "dgpbench.models": "model",
+    "dgpbench.datasets": "dataset",
+    "dgpbench.inference": "inference",
+    "dgpbench.trackers": "tracker",
+}
 FAMILIES = {  # names that mean the default member of a family, by group
     "model": {"cvae": "cvae_50", "dgp": "dgp2"},
     "inference": {"ngd": "ngd_adam"},
@@ -49,6 +53,41 @@ def config_folders(config_dirs: Sequence[str | Path] = ()) -> list[Path]:
                 raise UserError(f"{group} {name} in {given} is named like a built-in {group}; rename it")
         folders.append(folder)
     return folders
+
+
+@lru_cache(maxsize=1)
+def plugin_folders() -> tuple[Path, ...]:
+    """Return the conf/ folders of installed packages, found by entry points without importing the packages.
+
+    `"dgpbench.models"` with `theirs = "their_package"` offers their_package/conf/model/theirs.yaml as
+    `model=theirs`. A package without that file is ignored with a warning.
+    """
+    from importlib.metadata import entry_points
+
+    found: dict[Path, None] = {}
+    for entry_group, group in ENTRY_POINTS.items():
+        for entry in sorted(entry_points(group=entry_group), key=lambda entry: (entry.name, entry.value)):
+            folder = _folder(entry.value)
+            if folder is not None and (folder / group / f"{entry.name}.yaml").is_file():
+                found[folder] = None
+            else:
+                text = f"entry point {entry_group}: {entry.name} = {entry.value}"
+                where = f"{entry.value.replace('.', '/')}/conf/{group}/{entry.name}.yaml"
+                print(f"warning: {text} is left out: no file {where}", file=sys.stderr)
+    return tuple(found)
+
+
+def _folder(package: str) -> Path | None:
+    """conf/ of a package, by its place on disk."""
+    from importlib.util import find_spec
+
+    top, *rest = package.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    places = (spec.submodule_search_locations or ()) if spec else ()
+    return next((Path(place, *rest, "conf").resolve() for place in places), None)
 
 
 def groups(folders: Sequence[Path] | None = None) -> list[str]:

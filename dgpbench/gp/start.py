@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dgpbench.config.kernel_names import KernelError
-from dgpbench.config.keys import later_defaults
-from dgpbench.config.upgrade import merged
+from dgpbench.config.keys import later_defaults, merged
 from dgpbench.errors import UserError
 from dgpbench.gp import kernels, latent, likelihoods, warp
 from dgpbench.gp.deep_gp import DeepGP

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.config.keys import later_defaults
+from dgpbench.config.keys import later_defaults, merged
 from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
-from dgpbench.config.upgrade import merged
 from dgpbench.inference.base import Bound, Method, Update
 from dgpbench.inference.priors import priors_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from dgpbench.config.targets import load_class
+from dgpbench.config.classes import load_class
 from dgpbench.errors import UserError, in_user_file, source_of
 from dgpbench.models.refusals import ANY, check_tasks
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.engine.batches import EXPLICIT_LIMIT, Batches
 from dgpbench.engine.context import RunContext, TrainResult
 from dgpbench.engine.loop import train

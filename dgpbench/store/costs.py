@@ -19,8 +19,7 @@ from statistics import fmean, median
 from typing import Any
 
 from dgpbench.config.budget import planned_steps
-from dgpbench.config.keys import hashed, settings
-from dgpbench.config.upgrade import complete
+from dgpbench.config.keys import complete, hashed, settings
 from dgpbench.machine import cache_folder, pace, processor, read_cached, write_cached
 from dgpbench.store.layout import slug
 from dgpbench.store.scan import folders, packed_units, read_record

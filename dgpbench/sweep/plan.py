@@ -9,8 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from dgpbench.config.keys import config_key
-from dgpbench.config.upgrade import complete
+from dgpbench.config.keys import complete, config_key
 from dgpbench.data.files import write_json
 from dgpbench.errors import UserError
 from dgpbench.store.deep import GROUPS, is_hash, is_name

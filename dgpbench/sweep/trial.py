@@ -226,7 +226,7 @@ class _Trial:
         self.send(finding=(OK, self.step, text))
 
     def build(self) -> Model:
-        from dgpbench.config.targets import load_class, method_class
+        from dgpbench.config.classes import load_class, method_class
         from dgpbench.models.base import create
 
         self.begin("import")

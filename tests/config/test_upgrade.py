@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from dgpbench import config
-from dgpbench.config.keys import later_defaults
+from dgpbench.config.keys import complete, later_defaults, merged
 from dgpbench.config.sections import flatten, nested
-from dgpbench.config.upgrade import complete, merged
 from dgpbench.store.scan import parse
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference"

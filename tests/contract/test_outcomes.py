@@ -3,7 +3,7 @@
 import pytest
 from small_runs import unit_config
 
-from dgpbench.config.upgrade import complete
+from dgpbench.config.keys import complete
 from dgpbench.errors import Interrupted, UserError
 from dgpbench.experiment import run_unit
 from dgpbench.store.scan import scan

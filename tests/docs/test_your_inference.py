@@ -26,7 +26,7 @@ def test_two_steps_by_hand(folder, monkeypatch):
     import tensorflow as tf
 
     from dgpbench.config import compose
-    from dgpbench.config.targets import create_method
+    from dgpbench.config.classes import create_method
     from dgpbench.engine.spec import StepSpec
     from dgpbench.engine.trainer import Trainer
     from dgpbench.gp.deep_gp import penalties

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from csv_units import TINY, config
 
-from dgpbench.config.upgrade import complete
+from dgpbench.config.keys import complete
 from dgpbench.experiment import run_seed, run_unit
 from dgpbench.store import read
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from scipy import optimize
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import Trainer
 from dgpbench.gp.parameters import unconstrain

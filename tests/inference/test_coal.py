@@ -5,7 +5,7 @@ import pytest
 from coal_marginal import grid_moments
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.engine.spec import step_spec
 from dgpbench.engine.trainer import Trainer
 from dgpbench.gp.likelihoods.discrete import Poisson

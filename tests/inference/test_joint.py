@@ -19,7 +19,7 @@ from inference_tools import (
 from scipy.stats import norm
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.errors import UserError
 from dgpbench.gp.likelihoods import LIKELIHOODS, Bernoulli
 from dgpbench.inference.dsvi import VI

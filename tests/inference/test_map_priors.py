@@ -9,7 +9,7 @@ from inference_tools import columns, data, gradient_gap, model_of, resumes_bitwi
 from scipy import stats
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.errors import UserError
 from dgpbench.inference.gradients import lower_bound
 

@@ -9,7 +9,7 @@ from inference_tools import data, rbf, trainer_of, whitened_design, whitened_pos
 from scipy.linalg import solve_discrete_lyapunov
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method, method_class
+from dgpbench.config.classes import create_method, method_class
 from dgpbench.config.tree import options
 from dgpbench.errors import UserError
 from dgpbench.inference.mixing import effective_samples, split_rhat

@@ -17,7 +17,7 @@ from inference_tools import (
 
 from dgpbench.api.fitted import train
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.data import Split
 from dgpbench.errors import UserError
 from dgpbench.gp.layer import SeparateLayer

@@ -6,7 +6,7 @@ import tensorflow as tf
 from inference_tools import columns, data, gradient_gap, model_of, resumes_bitwise, tensors
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.errors import UserError
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.gradients import lower_bound

@@ -8,7 +8,7 @@ from scipy.special import gammaln
 from two_layers import drawn, outputs
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.gp.likelihoods import RobustMax
 from dgpbench.gp.likelihoods.discrete import Poisson
 from dgpbench.models import inside

@@ -7,7 +7,7 @@ import pytest
 from latent_tools import conditional, expected_log_density, marginals
 
 from dgpbench.config import compose
-from dgpbench.config.targets import create_method
+from dgpbench.config.classes import create_method
 from dgpbench.data import Split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from dgpbench.config.upgrade import complete
+from dgpbench.config.keys import complete
 from dgpbench.store.schema import build_record
 
 

@@ -154,7 +154,7 @@ def test_refits_of_all_splits_are_one_column_beside_the_untuned(place):
 
 
 def test_refits_are_found_though_older_configs_lack_later_fields():
-    from dgpbench.config.upgrade import complete
+    from dgpbench.config.keys import complete
     from dgpbench.report.comparison.tuned import refits
     from dgpbench.store.scan import Unit
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dgpbench.config.priors import check_priors
+from dgpbench.config.checks import check_priors
 from dgpbench.config.refusals import burn_in_and_thinning
 from dgpbench.config.schema import COUNT, POSITIVE, Field
 from dgpbench.config.sections import option
