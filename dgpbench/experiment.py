@@ -33,7 +33,8 @@ from dgpbench.errors import (
     in_user_file,
     message,
 )
-from dgpbench.evaluate import Evaluation, Progress, evaluate
+from dgpbench.evaluate.evaluation import Evaluation, Progress, evaluate
+from dgpbench.evaluate.metrics import LIKELIHOOD_VARIANCE
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create
 from dgpbench.models.refusals import refuse_split
@@ -259,7 +260,8 @@ def evaluate_model(model, split: Split, cfg: dict, seed: int, progress: Progress
     """Scores of a fitted model on the rows its protocol evaluates: test, or validation in a tuning trial."""
     protocol = evaluation_protocol(model, cfg)
     density, threads = getattr(model, "log_density", None), getattr(model, "threads", None) or 1
-    return evaluate(model.predict, split, protocol, seed, density, threads, progress)
+    config_dirs = cfg["paths"].get("config_dirs", ())
+    return evaluate(model.predict, split, protocol, seed, density, threads, progress, config_dirs)
 
 
 def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) -> dict:
@@ -274,7 +276,7 @@ def scores(evaluation: Evaluation, model, split: Split, cfg: dict, seed: int) ->
         metrics |= model.inside(split, seed)
     values = split_parameters(model.parameters())[0] if split.image else {}
     if "likelihood/variance" in values:
-        metrics["likelihood_variance"] = float(values["likelihood/variance"])
+        metrics[LIKELIHOOD_VARIANCE] = float(values["likelihood/variance"])
     if split.rows_valid is not None:
         metrics |= _validation_names(evaluate_model(model, split.on_validation(), cfg, seed).metrics)
     return metrics

@@ -15,25 +15,9 @@ from typing import Any
 from rich.console import Console
 
 from dgpbench.engine.context import Silent
+from dgpbench.evaluate.metric_table import known_metrics
 
 PLAIN_SECONDS = 10.0  # between lines when standard error is no terminal
-NAMES = {
-    "test_loglik": "log-likelihood",
-    "test_loglik_kde": "log-likelihood (KDE)",
-    "test_loglik_mc_se": "log-likelihood, Monte Carlo s.e.",
-    "test_rmse": "RMSE",
-    "test_crps": "CRPS",
-    "test_coverage95": "coverage of the 95 % interval",
-    "test_pit_ks": "PIT distance from uniform",
-    "shapiro_w_median": "Shapiro-Wilk W (median)",
-    "test_accuracy": "accuracy",
-    "test_error": "error rate",
-    "test_auc": "AUC",
-    "test_brier": "Brier score",
-    "test_ece": "calibration error",
-    "test_kl_to_truth": "divergence from the truth",
-    "test_kl_to_truth_se": "divergence from the truth, s.e.",
-}
 
 
 def in_notebook() -> bool:
@@ -213,8 +197,9 @@ def clock(seconds: float) -> str:
 def metric_rows(metrics: dict) -> list[tuple[str, str, str]]:
     """(name, value in original units, value in standardised units); a metric without units has one value."""
     bases = dict.fromkeys(name.removesuffix("_std") for name in metrics)
-    order = [b for b in NAMES if b in bases] + [b for b in bases if b not in NAMES]
-    rows = [(NAMES.get(b, b), _number(metrics.get(b)), _number(metrics.get(f"{b}_std"))) for b in order]
+    names = {name: known.short for name, known in known_metrics().items() if known.short}
+    order = [b for b in names if b in bases] + [b for b in bases if b not in names]
+    rows = [(names.get(b, b), _number(metrics.get(b)), _number(metrics.get(f"{b}_std"))) for b in order]
     return [row for row in rows if row[1] or row[2]]
 
 

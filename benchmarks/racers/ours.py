@@ -11,7 +11,7 @@ from dgpbench.data.split import Split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.engine.platform import set_threads
 from dgpbench.errors import Diverged
-from dgpbench.evaluate.loglik import mean_loglik
+from dgpbench.evaluate.evaluation import mean_loglik
 from dgpbench.models.base import create
 
 __all__ = ["race", "set_threads"]

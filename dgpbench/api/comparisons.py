@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgpbench.errors import UserError
-from dgpbench.report.comparison.fill import DEFAULT_METRIC, ERRORS, Comparison
+from dgpbench.evaluate.metric_table import LOGLIK
+from dgpbench.report.comparison.fill import ERRORS, Comparison
 from dgpbench.report.comparison.fill import compare as fill
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Compared:
 
 def compare(
     *overrides: str,
-    metric: str = DEFAULT_METRIC,
+    metric: str = LOGLIK,
     against: str | None = None,
     run: bool = False,
     tuned: bool = False,
@@ -99,7 +100,7 @@ def compare(
     ----------
     *overrides : str
         Settings with lists of values, e.g. ``"model=sgp,dgp2"``, ``"dataset=boston,energy"``.
-    metric : str, default="test_loglik"
+    metric : str, default="loglik"
         Metric of the table.
     against : str, default=None
         Column that the others are tested against; None means the first.
@@ -130,7 +131,7 @@ def compare(
     --------
     >>> for model in ("linear", "knn"):
     ...     run = dgpbench.run(f"model={model}", "dataset=step")
-    >>> table = dgpbench.compare("model=linear,knn", "dataset=step", "split=0", metric="test_rmse").frame()
+    >>> table = dgpbench.compare("model=linear,knn", "dataset=step", "split=0", metric="rmse").frame()
     >>> table[["dataset", "column", "done", "missing"]]
       dataset  column  done  missing
     0    step  linear     1        0

@@ -10,7 +10,6 @@ import numpy as np
 from dgpbench.errors import UserError
 from dgpbench.evaluate import mixture
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.evaluate.quantiles import mixture_quantiles
 
 Terms = Callable[[int, np.ndarray], "np.ndarray | None"]  # chunk, y (n, P): log densities (S, n)
 
@@ -193,7 +192,7 @@ def exact_quantiles(predictive: Predictive, levels: np.ndarray) -> np.ndarray:
     mean, sd = (np.ascontiguousarray(array.reshape(S, N * P).T) for array in moments)
     weights = predictive.weights
     weights = None if weights is None else np.repeat(weights, P, axis=1).T
-    return mixture_quantiles(mean, sd, weights, levels).reshape(N, P, -1)
+    return mixture.mixture_quantiles(mean, sd, weights, levels).reshape(N, P, -1)
 
 
 def _draws(part: Predictive, n: int, rng: np.random.Generator) -> np.ndarray:

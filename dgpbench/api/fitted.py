@@ -23,7 +23,7 @@ from dgpbench.engine.context import RunContext, Silent, StopRule
 from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
 from dgpbench.evaluate.predictive import Predictive
-from dgpbench.evaluate.rows import EXACT_COMPONENTS
+from dgpbench.evaluate.scorers import EXACT_COMPONENTS
 from dgpbench.experiment import evaluation_protocol, run_seed
 from dgpbench.models.base import Model, create
 from dgpbench.progress import Reporter

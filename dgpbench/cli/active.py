@@ -47,7 +47,7 @@ def add_parser(subparsers) -> None:
         help="rows that may be labelled: the training rows of the protocol, scored on its test rows "
         "(default), or all rows as in bayesian_benchmarks, scored on those without a label",
     )
-    parser.add_argument("--metric", metavar="NAME", help="of table and plot: test_loglik, rest_rmse, ...")
+    parser.add_argument("--metric", metavar="NAME", help="of table and plot: rest_loglik, rest_rmse, ...")
     parser.add_argument("--plot", metavar="DIR", help="draw the curves: PNG, PDF and CSV")
     parser.add_argument("--csv", metavar="FILE", help="write every step as one line")
     add_config_dir(parser, short=True)
@@ -122,7 +122,9 @@ def _metrics(args: argparse.Namespace, have) -> list[str]:
         if args.metric not in have:
             raise UserError(f"these curves have no {args.metric}; they have {', '.join(_known(have))}")
         return [args.metric]
-    part = "test" if any(name in have for name in ("test_rmse", "test_accuracy")) else "rest"
+    from dgpbench.evaluate.metrics import ACCURACY, RMSE
+
+    part = "test" if any(name in have for name in (RMSE, ACCURACY)) else "rest"
     return [name for name in METRICS if name.startswith(part) and name in have]
 
 

@@ -38,7 +38,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--run", action="store_true", help="first run what is missing, as sweep does")
     parser.add_argument(
         "--metric",
-        default="test_loglik",
+        default="loglik",
         metavar="NAME",
         help="such as rmse, crps, accuracy (default: loglik)",
     )
@@ -138,10 +138,10 @@ def _results(args: argparse.Namespace) -> Path:
 def _check_run(question, args: argparse.Namespace) -> None:
     """What --run needs, and that columns are comparable: known before anything is trained."""
     from dgpbench.config.tree import member
+    from dgpbench.evaluate.metric_table import check_task, find_metric
     from dgpbench.report.comparison.fair import refuse
-    from dgpbench.report.metrics import METRICS, check_task, find_metric
 
-    metric = find_metric(args.metric, METRICS)
+    metric = find_metric(args.metric)
     if not question.rows:
         raise UserError("--run needs the datasets, e.g. dataset=boston,energy")
     for row in question.rows:

@@ -119,9 +119,9 @@ def _metrics(verb: str) -> Sequence[str]:
         from dgpbench.cli.active import METRICS as of_curves
 
         return of_curves
-    from dgpbench.report.metrics import METRICS
+    from dgpbench.evaluate.metric_table import known_metrics
 
-    return list(METRICS)
+    return list(known_metrics())
 
 
 def _choices(verb: str, flag: str) -> Sequence[str]:

@@ -1,176 +1,359 @@
-"""The regression metrics: per-point scores chunk by chunk, their averages at the end.
-
-Everything is computed in the standardised units of the predictions and mapped to original units where that
-differs: y_orig = y_std y + y_mean, so log densities lose sum log y_std, RMSE and CRPS are multiplied by
-y_std, and PIT, coverage and W do not change.
-"""
+"""The metrics: each is declared above the function that computes it. Plug-ins declare theirs so too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+import re
+from typing import Any
 
 import numpy as np
 
-from dgpbench.evaluate import calibration, mixture, rows
-from dgpbench.evaluate.gaussian import StandardDraws
-from dgpbench.evaluate.predictive import Predictive
-from dgpbench.evaluate.quantiles import LEVELS
+from dgpbench.config.schema import NUMBERS
+from dgpbench.evaluate.metric_table import (
+    CLASSES,
+    HIGHER,
+    IMAGES,
+    KINDS,
+    LOWER,
+    NAT,
+    NOT_NEGATIVE,
+    SHARE,
+    metric,
+    reported,
+)
 
-ROWS = 128  # rows scored together
-DRAW_ROWS = 100  # test rows whose draws are kept
-QUANTILE_NAMES = [f"q{int(round(100 * level)):02d}" for level in LEVELS]
+BINS, CONFIDENCE_BINS = 10, 15  # of a PIT histogram; of the confidence of a classifier, equally wide
+QUANTILE_NAMES = [f"q{percent:02d}" for percent in range(1, 100)]  # of predictions
+TINY = np.finfo(np.float64).tiny  # a probability of exactly 0 counts as this: log -708.4
+LAYER_VARIANCE = re.compile(r"var_f[1-9][0-9]?_at_0")
 
-
-def kept_rows(num_rows: int, limit: int = DRAW_ROWS) -> np.ndarray:
-    """Positions of the test rows whose draws are kept: at most `limit`, evenly spread, fixed by num_rows."""
-    return np.unique(np.linspace(0, num_rows - 1, min(limit, num_rows)).astype(int))
-
-
-class RegressionScorer:
-    """Scores chunks of a mixture or of draws, blocks of rows side by side; `finish` gives metrics, details
-    and tables. The number of threads changes no number."""
-
-    def __init__(self, split, protocol: dict, seed: int, num_rows: int, threads: int = 1) -> None:
-        self.split, self.seed, self.num_rows, self.threads = split, seed, num_rows, threads
-        self.y_mean, self.y_std = np.reshape(split.y_mean, -1), np.reshape(split.y_std, -1)
-        self.num_draws = protocol["draws"]
-        self.num_samples = protocol["test_samples"]
-        limit = protocol.get("kde_rows")
-        self.kde_rows = num_rows if limit is None else min(limit, num_rows)
-        self.kept = kept_rows(num_rows)
-        self.parts: dict[str, list[np.ndarray]] = {}
-        self.standard: StandardDraws | None = None
-        self.influence: np.ndarray | float = 0.0
-        self.components, self.sampled = 0, True
-        self.notes: list[str] = []
-
-    def samples_for(self, predictive: Predictive) -> int:
-        """How many samples to ask of such a model: draws are needed in full, components once per sample."""
-        return self.num_samples if predictive.kind == "mixture" else max(self.num_samples, self.num_draws)
-
-    def add(
-        self, predictive: Predictive, Y: np.ndarray, offset: int, terms: np.ndarray | None = None
-    ) -> None:
-        """Score the rows offset, offset + 1, ... of the test set.
-
-        `terms` (S, N), if any, take the place of the components in the log density: its log is their
-        log-mean-exp.
-        """
-        self.components, self.sampled = predictive.num_components, predictive.log_weights is None
-        if terms is not None:
-            self.components, self.sampled = len(terms), True
-        standard = self._standard(Y.shape[1]) if predictive.gaussian else None
-        wanted = rows.Wanted(self.num_draws, self.seed, self.kde_rows, self.kept, self.sampled, standard)
-
-        size = ROWS if standard is None else len(Y)  # where no row has draws of its own, all at once
-
-        def score(start: int) -> dict[str, np.ndarray]:
-            part = slice(start, start + size)
-            fields = {f: a[:, part] for f in predictive.FIELDS if (a := getattr(predictive, f)) is not None}
-            own = None if terms is None else terms[:, part]
-            with np.errstate(all="ignore"):  # a state of each thread; `evaluate` looks for what is not finite
-                return rows.score(Predictive(**fields), Y[part], offset + start, own, wanted)
-
-        starts = range(0, len(Y), size)
-        if self.threads == 1:  # without a thread, whose memory the system takes back and hands out anew
-            self._keep(map(score, starts))
-        else:
-            with ThreadPoolExecutor(self.threads) as pool:
-                self._keep(pool.map(score, starts))
-
-    def _standard(self, outputs: int) -> StandardDraws:
-        """The draws that rows of one Gaussian share, made once."""
-        if self.standard is None:
-            self.standard = StandardDraws(self.num_draws, self.seed, self.num_rows, outputs)
-        return self.standard
-
-    def _keep(self, blocks: Iterable[dict[str, np.ndarray]]) -> None:
-        """Take the scores of blocks of rows, in their order."""
-        for scores in blocks:
-            self.influence = self.influence + scores.pop("influence", 0.0)
-            quantiles = scores["quantiles"] * self.y_std[:, None] + self.y_mean[:, None]
-            for name, values in (scores | {"quantiles": quantiles.astype(np.float32)}).items():
-                self.parts.setdefault(name, []).append(values)
-
-    def finish(self, X: np.ndarray, Y: np.ndarray, rows: np.ndarray) -> tuple[dict, dict, dict, dict]:
-        """(metrics, details, predictions, draws) once all rows are in."""
-        points = {name: np.concatenate(values) for name, values in self.parts.items()}
-        original_Y = Y * self.y_std + self.y_mean
-        metrics = self._metrics(points, Y)
-        original_X = X * np.reshape(self.split.x_std, -1) + np.reshape(self.split.x_mean, -1)
-        if self.split.log_density is not None and "log_density" in points:
-            truth = np.reshape(self.split.log_density(original_X, original_Y), -1)
-            metrics.update(kl_to_truth(truth, points["log_density"] - self.log_scale))
-        details = {"pit_histogram": calibration.pit_histogram(points["pit"])}
-        return (
-            metrics,
-            details,
-            self._predictions(points, original_Y, rows),
-            self._draws(points["draws"], original_X[self.kept], original_Y[self.kept], rows[self.kept]),
-        )
-
-    @property
-    def log_scale(self) -> float:
-        return float(np.log(self.y_std).sum())
-
-    def _metrics(self, points: dict[str, np.ndarray], Y: np.ndarray) -> dict[str, float | None]:
-        error = points["mean"] - Y
-        metrics: dict[str, float | None] = {}
-        for name, key in (("test_loglik", "log_density"), ("test_loglik_kde", "kde")):
-            value = float(points[key].mean()) if key in points else None
-            metrics[name] = None if value is None else value - self.log_scale
-            metrics[f"{name}_std"] = value
-        metrics["test_loglik_mc_se"] = self._mc_se() if "log_density" in points else None
-        for suffix, scale in (("", self.y_std), ("_std", 1.0)):
-            metrics[f"test_rmse{suffix}"] = float(np.sqrt(np.mean((error * scale) ** 2)))
-            metrics[f"test_crps{suffix}"] = float(np.mean(points["crps"] * scale))
-        metrics["test_coverage95"] = calibration.coverage(points["pit"])
-        metrics["test_pit_ks"] = calibration.ks_distance(points["pit"])
-        metrics["shapiro_w_median"] = float(np.median(points["shapiro_w"]))
-        return metrics
-
-    def _mc_se(self) -> float | None:
-        """Monte Carlo standard error of the mean log-likelihood: 0 for a mixture that is exact (with weights,
-        or one component where more were asked for), None for one sample, which tells nothing of its error."""
-        if not self.sampled:
-            return 0.0
-        if self.components > 1:
-            return mixture.loglik_mc_se(np.asarray(self.influence), self.num_rows)
-        return 0.0 if self.num_samples > 1 else None
-
-    def _predictions(self, points: dict, original_Y: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """One line per test row and output; log_density is that of the row, over all its outputs."""
-        N, P = original_Y.shape
-        table = {
-            "row": np.repeat(np.asarray(rows, dtype=np.int64), P),
-            "output": np.tile(np.arange(P, dtype=np.int16), N),
-            "y": original_Y.ravel(),
-            "mean": (points["mean"] * self.y_std + self.y_mean).ravel(),
-            "sd": (points["sd"] * self.y_std).ravel(),
-        }
-        if "log_density" in points:
-            table["log_density"] = np.repeat(points["log_density"] - self.log_scale, P)
-        table["shapiro_w"] = points["shapiro_w"].ravel()
-        table["pit"] = points["pit"].ravel()
-        quantiles = points["quantiles"].reshape(N * P, -1)
-        return table | {name: quantiles[:, i] for i, name in enumerate(QUANTILE_NAMES)}
-
-    def _draws(self, draws: np.ndarray, X: np.ndarray, Y: np.ndarray, rows: np.ndarray) -> dict:
-        """One line per kept row and output, with its inputs x (D,) and its draws (n,), original units."""
-        R, P, n = draws.shape
-        draws = draws * self.y_std[:, None] + self.y_mean[:, None]
-        return {
-            "row": np.repeat(np.asarray(rows, dtype=np.int64), P),
-            "output": np.tile(np.arange(P, dtype=np.int16), R),
-            "y": Y.ravel(),
-            "x": np.repeat(X, P, axis=0),
-            "draws": draws.reshape(R * P, n).astype(np.float32),
-        }
+# ---- log-likelihood ---------------------------------------------------------------------------------------
 
 
-def kl_to_truth(true_log_density: np.ndarray, log_density: np.ndarray) -> dict[str, float | None]:
-    """mean log p_true(y) - log p_model(y) over test points, with its standard error over points."""
+@metric(
+    "test_loglik",
+    "Test log-likelihood",
+    units=NAT,
+    both_units=True,
+    better=HIGHER,
+    tasks=KINDS,
+    short="log-likelihood",
+    usual=True,
+    estimator=("test_samples",),
+)
+def loglik(standard_log_density, log_scale):
+    """Mean log density; `log_scale` is the log of the targets' scale, 0 in standardised units."""
+    return float(standard_log_density.mean()) - log_scale
+
+
+@metric(
+    "test_loglik_per_pixel",
+    "Test log-likelihood",
+    units="nat per pixel",
+    better=HIGHER,
+    tasks=(IMAGES,),
+    estimator=("test_samples",),
+)
+def loglik_per_pixel(standard_log_density, log_scale, pixels):
+    return loglik(standard_log_density, log_scale) / pixels
+
+
+@metric(
+    "train_loglik",
+    "Log-likelihood of the training images",
+    units="nat per image",
+    better=HIGHER,
+    tasks=(IMAGES,),
+)
+def train_loglik(train_standard_log_density, log_scale):
+    return float(train_standard_log_density.mean()) - log_scale
+
+
+LIKELIHOOD_VARIANCE = reported("likelihood_variance", "Variance of the noise", positive=True)
+
+
+@metric(
+    "test_loglik_kde",
+    "Test log-likelihood by kernel density estimate",
+    units=NAT,
+    both_units=True,
+    better=HIGHER,
+    short="log-likelihood (KDE)",
+    estimator=("draws", "kde_rows"),
+    required=(),
+)
+def loglik_kde(standard_kde, log_scale):
+    """The estimate by which thesis table 5.1 was made (draws.py)."""
+    return float(standard_kde.mean()) - log_scale
+
+
+@metric(
+    "test_loglik_mc_se",
+    "Monte Carlo standard error of the test log-likelihood",
+    units=NAT,
+    tasks=(*NUMBERS, IMAGES),
+    span=NOT_NEGATIVE,
+    short="log-likelihood, Monte Carlo s.e.",
+    required=(),
+)
+def loglik_mc_se(mc_se):
+    return mc_se
+
+
+@metric(
+    "train_loglik_mc_se",
+    "Monte Carlo standard error of the training log-likelihood",
+    units="nat per image",
+    tasks=(IMAGES,),
+    span=NOT_NEGATIVE,
+    required=(),
+)
+def train_loglik_mc_se(train_mc_se):
+    return train_mc_se
+
+
+# ---- numbers ----------------------------------------------------------------------------------------------
+
+
+@metric(
+    "test_rmse",
+    "Test RMSE",
+    both_units=True,
+    better=LOWER,
+    ratio=True,
+    tasks=(*NUMBERS, IMAGES),
+    span=NOT_NEGATIVE,
+    positive=True,
+    short="RMSE",
+    usual=True,
+)
+def rmse(squared_error):
+    return np.sqrt(np.mean(squared_error))
+
+
+@metric(
+    "test_crps",
+    "Test CRPS",
+    both_units=True,
+    better=LOWER,
+    ratio=True,
+    span=NOT_NEGATIVE,
+    positive=True,
+    short="CRPS",
+)
+def mean_crps(crps):
+    return np.mean(crps)
+
+
+@metric(
+    "test_coverage95",
+    "Coverage of the 95 % interval",
+    units="share of test rows",
+    span=SHARE,
+    short="coverage of the 95 % interval",
+)
+def coverage95(pit):
+    return coverage(pit, 0.95)
+
+
+def coverage(pit: np.ndarray, level: float = 0.95) -> float:
+    """Share of observations inside the central interval of the given level."""
+    return float((np.abs(pit - 0.5) <= level / 2).mean())
+
+
+@metric(
+    "test_pit_ks",
+    "Distance of PIT values from uniform",
+    units="Kolmogorov-Smirnov",
+    better=LOWER,
+    span=SHARE,
+    short="PIT distance from uniform",
+)
+def ks_distance(pit):
+    """Kolmogorov-Smirnov distance of the PIT values from the uniform distribution."""
+    u = np.sort(pit, axis=None)
+    steps = np.arange(len(u) + 1) / len(u)
+    return float(max((steps[1:] - u).max(), (u - steps[:-1]).max()))
+
+
+def pit_histogram(pit: np.ndarray) -> list[float]:
+    """Share of PIT values in each of ten equal bins (0.1 each for a calibrated model)."""
+    counts = np.histogram(pit, bins=BINS, range=SHARE)[0]
+    return [float(c) / pit.size for c in counts]
+
+
+@metric(
+    "shapiro_w_median",
+    "Shapiro-Wilk W of the predictions, median",
+    span=SHARE,
+    short="Shapiro-Wilk W (median)",
+    required=("regression",),
+)
+def shapiro_w_median(shapiro_w):
+    return float(np.median(shapiro_w))
+
+
+# ---- classes ----------------------------------------------------------------------------------------------
+
+
+@metric(
+    "test_accuracy",
+    "Test accuracy",
+    units="share of test rows",
+    better=HIGHER,
+    tasks=CLASSES,
+    span=SHARE,
+    short="accuracy",
+    usual=True,
+)
+def accuracy(probs, labels):
+    return float((probs.argmax(1) == labels).mean())
+
+
+@metric(
+    "test_error",
+    "Test error rate",
+    units="share of test rows",
+    better=LOWER,
+    tasks=CLASSES,
+    span=SHARE,
+    short="error rate",
+)
+def error_rate(probs, labels):
+    return float((probs.argmax(1) != labels).mean())
+
+
+@metric(
+    "test_auc",
+    "Area under the ROC curve",
+    better=HIGHER,
+    tasks=CLASSES,
+    span=SHARE,
+    short="AUC",
+    usual=True,
+    required=(),
+)
+def auc(probs, labels):
+    """Area under the ROC curve: of class 1 where there are two, else the mean over one-vs-rest curves of the
+    classes among the test rows. None where there is no curve: all rows are of one class."""
+    C = probs.shape[1]
+    scores = [_auc_one(probs[:, c], labels == c) for c in ([1] if C == 2 else range(C))]
+    found = [score for score in scores if score is not None]
+    return float(np.mean(found)) if found else None
+
+
+def _auc_one(score: np.ndarray, positive: np.ndarray) -> float | None:
+    """P(a positive scores above a negative), ties counted half: the Mann-Whitney statistic."""
+    from scipy.stats import rankdata  # slow to import, and for classes only
+
+    P = np.count_nonzero(positive)
+    N = len(positive) - P
+    if not P or not N:
+        return None
+    return float((rankdata(score)[positive].sum() - P * (P + 1) / 2) / (P * N))
+
+
+@metric(
+    "test_brier",
+    "Brier score",
+    better=LOWER,
+    tasks=CLASSES,
+    span=NOT_NEGATIVE,
+    short="Brier score",
+)
+def brier(probs, labels):
+    """Mean squared distance to the one-hot label, summed over classes; of two classes, of class 1 only."""
+    squares = (probs - np.eye(probs.shape[1])[labels]) ** 2
+    return float(squares[:, 1].mean() if probs.shape[1] == 2 else squares.sum(1).mean())
+
+
+@metric(
+    "test_ece",
+    "Expected calibration error",
+    units="15 bins of confidence",
+    better=LOWER,
+    tasks=CLASSES,
+    span=SHARE,
+    short="calibration error",
+)
+def calibration_error(reliability):
+    """ECE: |accuracy - confidence| of the bins, averaged over rows."""
+    total = sum(reliability["count"])
+    lines = zip(*(reliability[name] for name in ("count", "confidence", "accuracy")), strict=True)
+    gaps = (n * abs(accuracy - confidence) for n, confidence, accuracy in lines if n)
+    return float(sum(gaps) / total)
+
+
+def reliability_bins(probs: np.ndarray, labels: np.ndarray) -> dict[str, list]:
+    """Per bin of the largest probability, (0, 1/15], ... (14/15, 1]: rows, mean confidence, accuracy."""
+    confidence, right = probs.max(1), probs.argmax(1) == labels
+    which = np.clip(np.ceil(confidence * CONFIDENCE_BINS).astype(int) - 1, 0, CONFIDENCE_BINS - 1)
+    count = np.bincount(which, minlength=CONFIDENCE_BINS)
+    parts = (confidence, right.astype(float))
+    sums = [np.bincount(which, weights=w, minlength=CONFIDENCE_BINS) for w in parts]
+    means = [[float(s) / int(n) if n else None for s, n in zip(part, count, strict=True)] for part in sums]
+    return {"count": [int(n) for n in count], "confidence": means[0], "accuracy": means[1]}
+
+
+def class_inputs(probs: np.ndarray, labels: np.ndarray, bins: dict[str, list]) -> dict[str, Any]:
+    """Inputs of class probabilities (N, C) for labels (N,), given their reliability."""
+    truth = np.maximum(probs[np.arange(len(labels)), labels], TINY)
+    log_density = np.log(truth)
+    named = {"probs": probs, "labels": labels, "reliability": bins, "log_density": log_density}
+    return named | {"standard_log_density": log_density, "log_scale": 0.0}
+
+
+# ---- generated data, counts, and what models report --------------------------------------------------------
+
+
+@metric(
+    "test_kl_to_truth",
+    "Divergence from the true density",
+    units=NAT,
+    better=LOWER,
+    short="divergence from the truth",
+    generated=True,
+    required=(),
+)
+def kl_to_truth(true_log_density, log_density):
+    """Mean of log p_true(y) - log p_model(y) over test points."""
+    return (true_log_density - log_density).mean()
+
+
+@metric(
+    "test_kl_to_truth_se",
+    "Standard error of the divergence from the true density",
+    units=NAT,
+    span=NOT_NEGATIVE,
+    short="divergence from the truth, s.e.",
+    generated=True,
+    required=(),
+)
+def kl_to_truth_se(true_log_density, log_density):
+    """Its standard error over points."""
     gap = true_log_density - log_density
-    se = float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else None
-    return {"test_kl_to_truth": float(gap.mean()), "test_kl_to_truth_se": se}
+    return gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else None
+
+
+ELBO = reported("elbo", "Bound on the log evidence", "nat", HIGHER)
+LAYER_VARIANCES = [reported(f"var_f{i}_at_0", f"Variance of layer {i} at 0") for i in (1, 2, 3)]
+ELBO_SE = reported("elbo_se", "Monte Carlo standard error of the bound", "nat", span=NOT_NEGATIVE)
+
+
+@metric("test_deviance", "Mean Poisson deviance", better=LOWER, tasks=("counts",))
+def deviance(standard_mean, standard_y):
+    """Mean Poisson deviance 2 (y log(y / mean) - y + mean)."""
+    ratio = np.where(standard_y > 0, standard_y, 1.0) / np.maximum(standard_mean, np.finfo(float).tiny)
+    return float(
+        np.mean(
+            2.0 * (np.where(standard_y > 0, standard_y * np.log(ratio), 0.0) - standard_y + standard_mean)
+        )
+    )
+
+
+# ---- names, for modules that ask for one metric -----------------------------------------------------------
+
+RMSE, CRPS, SHAPIRO, KL_TO_TRUTH = "test_rmse", "test_crps", "shapiro_w_median", "test_kl_to_truth"
+LOGLIK_KDE, LOGLIK_PER_PIXEL = "test_loglik_kde", "test_loglik_per_pixel"
+ACCURACY, ERROR_RATE, AUC = "test_accuracy", "test_error", "test_auc"
+BRIER, ECE = "test_brier", "test_ece"
+COVERAGE, PIT_KS = "test_coverage95", "test_pit_ks"

@@ -15,7 +15,7 @@ from dgpbench.engine.platform import choose_device, set_threads, tf
 from dgpbench.engine.spec import check_samples, step_spec
 from dgpbench.engine.trainer import Trainer, get_trainer
 from dgpbench.errors import Diverged, UserError
-from dgpbench.evaluate.loglik import mean_loglik
+from dgpbench.evaluate.evaluation import mean_loglik
 from dgpbench.evaluate.predictive import Predictive, pooled
 from dgpbench.gp import likelihoods, start
 from dgpbench.gp.deep_gp import DeepGP

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
+from dgpbench.evaluate.metrics import ELBO, ELBO_SE
 from dgpbench.gp.deep_gp import walk
 from dgpbench.gp.propagation import Flow
 from dgpbench.inference.base import Bound, Numerics
@@ -26,12 +27,12 @@ MOST_ROWS = 10_000  # training rows that the bound is estimated from
 
 
 def metrics(model: GPModel, split, seed: int) -> dict[str, float]:
-    """elbo and its Monte Carlo error elbo_se; where all layers have width 1, var_f1_at_0, var_f2_at_0, ..."""
+    """The bound and its Monte Carlo error; where all layers have width 1, var_f1_at_0, var_f2_at_0, ..."""
     if model.latent:
         return {}
     X, Y = split.take_train(np.arange(min(split.n_train, MOST_ROWS)))
     mean, error = bound_of_draws(model, X, Y, split.n_train, seed)
-    found = {"elbo": mean, "elbo_se": error}
+    found = {ELBO: mean, ELBO_SE: error}
     if all(layer.input_dim == 1 == layer.width for layer in model.model.layers):
         variances = variances_at_zero(model, seed)
         found |= {f"var_f{i + 1}_at_0": value for i, value in enumerate(variances)}

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
+from dgpbench.evaluate import metric_table, metrics
 from dgpbench.papers.published import Line as Printed
 from dgpbench.papers.published import (
     catalogue_name,
@@ -64,14 +65,14 @@ class Quantity:
 LOGLIK = Quantity(
     "log-likelihood",
     "nat per test point",
-    ("test_loglik", "nlpp"),
-    (("test_loglik", "exact mixture"), ("test_loglik_kde", "kernel density of draws")),
+    (metric_table.LOGLIK, "nlpp"),
+    ((metric_table.LOGLIK, "exact mixture"), (metrics.LOGLIK_KDE, "kernel density of draws")),
 )
 RMSE = Quantity(
     "RMSE",
     "root of the mean squared error",
-    ("test_rmse", "test_mse", "test_rmse_normalised", "test_rmse_standardised"),
-    (("test_rmse", "mean of the mixture"),),
+    (metrics.RMSE, "test_mse", "test_rmse_normalised", "test_rmse_standardised"),
+    ((metrics.RMSE, "mean of the mixture"),),
     "lower",
     ".4g",
 )
@@ -79,17 +80,17 @@ ACCURACY = Quantity(
     "accuracy",
     "share of test rows",
     ("accuracy", "error_rate"),
-    (("test_accuracy", "most probable class"),),
+    ((metrics.ACCURACY, "most probable class"),),
 )
 CRPS = Quantity(
     "CRPS",
     "continuous ranked probability score",
     ("crps",),
-    (("test_crps", "exact mixture"),),
+    ((metrics.CRPS, "exact mixture"),),
     "lower",
     ".4g",
 )
-AUC = Quantity("AUC", "area under the ROC curve", ("auc",), (("test_auc", "class probabilities"),))
+AUC = Quantity("AUC", "area under the ROC curve", ("auc",), ((metrics.AUC, "class probabilities"),))
 QUANTITIES = (LOGLIK, RMSE, CRPS, ACCURACY, AUC)
 
 
@@ -179,7 +180,7 @@ def _matching(
 
 def _once(found: Sequence[Printed]) -> list[Printed]:
     """The lines without mean squared errors of which the root is printed too."""
-    rooted = {line[:7] for line in found if line.metric == "test_rmse"}
+    rooted = {line[:7] for line in found if line.metric == metrics.RMSE}
     return [line for line in found if line.metric != "test_mse" or line[:7] not in rooted]
 
 
@@ -267,9 +268,9 @@ def _ours(units: Iterable[Unit], quantity: Quantity) -> list[Number]:
 def _units(record: dict, quantity: Quantity) -> str:
     if quantity is ACCURACY:
         return PERCENT
-    if quantity is LOGLIK and "test_loglik_per_pixel" in record["metrics"]:
+    if quantity is LOGLIK and metrics.LOGLIK_PER_PIXEL in record["metrics"]:
         return "image"
-    return "none" if "test_accuracy" in record["metrics"] else ORIGINAL
+    return "none" if metrics.ACCURACY in record["metrics"] else ORIGINAL
 
 
 def _whose(group: Sequence[Unit]) -> str:

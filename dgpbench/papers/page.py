@@ -8,6 +8,7 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
+from dgpbench.evaluate.metric_table import LOGLIK, find_metric
 from dgpbench.papers import figures, specs
 from dgpbench.papers.agreement import comparison
 from dgpbench.papers.load import all_tables, tables_of
@@ -22,7 +23,6 @@ from dgpbench.report.figures.traces import trace_frame
 from dgpbench.report.frontier import frontier
 from dgpbench.report.grid import Grid, Line, plain
 from dgpbench.report.leaderboard import board
-from dgpbench.report.metrics import METRICS
 from dgpbench.report.page.charts import group, training
 from dgpbench.report.page.frame import Part, told
 from dgpbench.report.page.links import Links
@@ -58,7 +58,7 @@ def _shipped(units: Sequence[Unit], results: Path) -> str:
     wanted = [spec for name in specs.names() if (spec := specs.load(name)).board]
     html = ""
     for table in tables_of(wanted, units, results):
-        metric = METRICS[next(iter(table.cells.values())).place.metric or "test_loglik"]
+        metric = find_metric(next(iter(table.cells.values())).place.metric or LOGLIK)
         if table.done:
             comparison = Comparison(table, metric, {}, ())
             html += answer(comparison, table.spec.name) + behaviour(comparison, table.spec.name)

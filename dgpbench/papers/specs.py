@@ -15,9 +15,9 @@ import yaml
 
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
+from dgpbench.evaluate.metric_table import find_metric
 from dgpbench.papers.published import LOADER, dataset_names
 from dgpbench.report import table
-from dgpbench.report.metrics import find_metric
 
 FOLDER = Path(__file__).resolve().parent / "specs"
 WORDS = FOLDER.parent / "words.yaml"  # tables by another number, and those without numbers

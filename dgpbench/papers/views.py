@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dgpbench.evaluate.metrics import SHAPIRO
 from dgpbench.papers.cells import Cell
 from dgpbench.papers.published import Published, citations
 from dgpbench.papers.table import Table
@@ -81,7 +82,7 @@ def cell_frame(table: Table) -> pd.DataFrame:
                 "config_key": cell.config_key,
                 **cell.numbers(ours),
                 "bold": column in bold["ours"][row],
-                "shapiro_w_median": w.mean if w else None,
+                SHAPIRO: w.mean if w else None,
                 "published": found.value if found else None,
                 "published_stderr": found.error if found else None,
                 "published_confidence": found.confidence if found else None,

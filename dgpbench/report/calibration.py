@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dgpbench.evaluate.metrics import ACCURACY, AUC, BRIER, COVERAGE, CRPS, ECE, PIT_KS
 from dgpbench.report.grid import Grid, plain
 from dgpbench.report.others import MARK, others_note
 from dgpbench.report.table import Table
 
 BARS = " ▁▂▃▄▅▆▇█"
-CALIBRATION = {"test_coverage95": ".3f", "test_pit_ks": ".3f", "test_crps": ".4g"}
+CALIBRATION = {COVERAGE: ".3f", PIT_KS: ".3f", CRPS: ".4g"}
 PIT_NOTES = (
     "coverage of the central 95 % interval (0.95 is calibrated); KS distance of PIT values from uniform "
     "(0); CRPS in original units (lower is better)",
     "PIT histogram: ten bins, half height is calibrated; U: too narrow, hump: too wide, slope: biased",
 )
-OF_CLASSES = {"test_ece": ".3f", "test_brier": ".3f", "test_auc": ".3f", "test_accuracy": ".3f"}
+OF_CLASSES = {ECE: ".3f", BRIER: ".3f", AUC: ".3f", ACCURACY: ".3f"}
 CLASS_NOTES = (
-    "test_ece: mean of |accuracy - confidence| over 15 bins of confidence (0 is calibrated); Brier score: "
+    f"{ECE}: mean of |accuracy - confidence| over 15 bins of confidence (0 is calibrated); Brier score: "
     "lower is better; AUC: of more than two classes the mean of each against the rest",
 )
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.grid import Entry, Grid, Line
-from dgpbench.report.metrics import METRICS
 from dgpbench.report.others import others_note
 from dgpbench.report.table import Table
 from dgpbench.store.seconds import training_seconds
@@ -94,7 +94,7 @@ def board(table: Table) -> Grid:
         [[table.cells[row, m].values.get(split, np.nan) for m in methods] for row, split in pairs]
     ).reshape(len(pairs), len(methods))
     place = next(iter(table.cells.values())).place
-    metric = METRICS.get(place.metric or "")
+    metric = known_metrics().get(place.metric or "")
     ratio = bool(metric and metric.ratio)
     lines: list[Line] = []
     data: list[dict] = []

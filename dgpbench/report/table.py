@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from dgpbench.evaluate.metrics import SHAPIRO
 from dgpbench.report.others import community
 from dgpbench.report.rules import Summary, summarise
 from dgpbench.store.scan import Unit
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ["row", "column", "split", "value"]
-SHAPIRO = "shapiro_w_median"
 SHOWN_FAILURES, SHOWN_LINKS = 12, 25
 
 

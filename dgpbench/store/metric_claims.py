@@ -11,36 +11,23 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from dgpbench.config.keys import likelihood_name
+from dgpbench.evaluate.metric_table import ANY, IMAGES, LOGLIK, SHARE, built_in, known_metrics
+from dgpbench.evaluate.metrics import (
+    ACCURACY,
+    BINS,
+    BRIER,
+    COVERAGE,
+    CRPS,
+    ECE,
+    ERROR_RATE,
+    LAYER_VARIANCE,
+    LOGLIK_KDE,
+    LOGLIK_PER_PIXEL,
+    PIT_KS,
+    RMSE,
+)
 
-PAIRED = ("test_loglik", "test_loglik_kde", "test_rmse", "test_crps")  # in original and standardised units
-NUMBERS = (
-    *("test_loglik", "test_loglik_std", "test_rmse", "test_rmse_std", "test_crps", "test_crps_std"),
-    *("test_coverage95", "test_pit_ks"),
-)
-CLASSES = ("test_loglik", "test_accuracy", "test_error", "test_brier", "test_ece")
-OF_TRUTH = ("test_kl_to_truth", "test_kl_to_truth_se")  # of generated data, whose density is known
-REQUIRED = {  # by task, and of images
-    "regression": (*NUMBERS, "shapiro_w_median"),
-    "counts": (*NUMBERS, "test_deviance"),
-    "binary": CLASSES,
-    "multiclass": CLASSES,
-    "images": (
-        *("test_loglik", "test_loglik_std", "test_loglik_per_pixel", "test_rmse", "test_rmse_std"),
-        "train_loglik",
-    ),
-}
-OTHERS = (
-    *("test_loglik_kde", "test_loglik_kde_std", "test_loglik_mc_se", "train_loglik_mc_se"),
-    *("shapiro_w_median", "test_auc", "elbo", "elbo_se", "likelihood_variance", *OF_TRUTH),
-)
-KNOWN = {name for names in REQUIRED.values() for name in names} | set(OTHERS)
-OF_LAYERS = re.compile(r"var_f[1-9][0-9]?_at_0")
-SHARES = (
-    *("test_coverage95", "test_pit_ks", "shapiro_w_median", "test_accuracy", "test_error", "test_auc"),
-    "test_ece",
-)
-POSITIVE = ("test_rmse", "test_rmse_std", "test_crps", "test_crps_std", "likelihood_variance")
-NOT_NEGATIVE = ("test_brier", "test_loglik_mc_se", "train_loglik_mc_se", "test_kl_to_truth_se", "elbo_se")
+PAIRED = (LOGLIK, LOGLIK_KDE, RMSE, CRPS)  # in original and standardised units
 SAME = 1e-4  # relative: one deviation of the targets maps all metrics of a record
 SPREAD = 0.5  # how far a training set's log deviation may be from the whole data's
 LARGEST, SMALLEST = 1e15, 1e-12  # any metric; errors in deviations of the targets: numbers have 16 digits
@@ -49,19 +36,18 @@ FLOOR = 1e-6  # the least variance of Gaussian noise (gp/parameters.py): densiti
 HIGHEST = 20.0  # nat per output: a density as narrow as 1e-9 deviations of the targets
 WIDEST = 100.0  # CRPS over RMSE; 4 is the most in the reference records
 OF_BRIER, OF_BRIER_OF_TWO = 1.22, 2.45  # -log p is at least so many times the Brier score
-BINS = 10  # of a PIT histogram
 
 
 def kind_of(record: dict) -> str:
     """The task of a record, or images."""
     dataset = record["config"]["dataset"]
-    return "images" if dataset.get("image") else str(dataset.get("task"))
+    return IMAGES if dataset.get("image") else str(dataset.get("task"))
 
 
 def metric_problems(record: dict, entry: dict) -> Iterator[str]:
     """What is wrong with a record's metrics, the plainest first; `entry`: its dataset in the catalogue."""
     metrics, task = record["metrics"], record["config"]["dataset"].get("task")
-    kind = kind_of(record)
+    kind, known = kind_of(record), known_metrics()
     for name in ("task", "image"):
         if record["config"]["dataset"].get(name) != entry.get(name):
             yield f"dataset.{name} is not that of the catalogue"
@@ -69,11 +55,14 @@ def metric_problems(record: dict, entry: dict) -> Iterator[str]:
     validated = bool(record["config"]["protocol"].get("validation"))
     for name in metrics:
         plain = re.sub("^valid_", "test_", name) if validated else name  # of the rows held out as well
-        if plain not in KNOWN and not OF_LAYERS.fullmatch(name):
+        if LAYER_VARIANCE.fullmatch(name):
+            continue
+        if plain not in known:
             yield f"there is no metric {name}"
-        elif plain in _foreign(kind) or plain in OF_TRUTH and not entry.get("generator"):
+        elif kind not in known[plain].tasks or known[plain].generated and not entry.get("generator"):
             yield f"{name} is no metric of {record['dataset']}"
-    if lacking := [name for name in REQUIRED[kind] if metrics.get(name) is None]:
+    required = [name for name, own in known.items() if built_in(own) and kind in own.required]
+    if lacking := [name for name in required if metrics.get(name) is None]:
         yield f"it has no {', '.join(lacking)}"
         return
     yield from _range_problems(metrics)
@@ -84,34 +73,31 @@ def metric_problems(record: dict, entry: dict) -> Iterator[str]:
     if kind == "images":
         yield from _image_problems(record)
         return
-    if metrics["test_crps"] > WIDEST * metrics["test_rmse"]:
-        yield "test_crps is over 100 times test_rmse: predictions are not that wide around so small errors"
+    if metrics[CRPS] > WIDEST * metrics[RMSE]:
+        yield f"{CRPS} is over 100 times {RMSE}: predictions are not that wide around so small errors"
     yield from _calibration_problems(record)
     if record["sizes"].get("outputs", 1) == 1:
         yield from _scale_problems(record, entry.get("target_std"))
 
 
-def _foreign(kind: str) -> set[str]:
-    """Metrics of other tasks alone."""
-    others = {name for task, names in REQUIRED.items() if task != kind for name in names}
-    shared = {*REQUIRED[kind], *OTHERS}
-    return (others - shared) | (set() if kind in ("binary", "multiclass") else {"test_auc"})
-
-
 def _range_problems(metrics: dict) -> Iterator[str]:
     """Metrics outside of what they can be; those that are missing say nothing."""
+    known = known_metrics()
     for name, value in metrics.items():
         if value is None:
             continue
-        if name in SHARES and not 0 <= value <= 1:
+        own = known.get(name)
+        low, high = own.span if own else ANY
+        if (low, high) == SHARE and not 0 <= value <= 1:
             yield f"{name} is {value:g}, and a share lies between 0 and 1"
-        if name in NOT_NEGATIVE and value < 0:
-            yield f"{name} is {value:g}, and cannot be negative"
-        if name in POSITIVE and value <= 0:
+        elif own and own.positive and value <= 0:
             yield f"{name} is {value:g}, and must be above 0"
+        elif value < low or value > high:
+            limits = "negative" if low == 0 > value else f"outside {low:g} to {high:g}"
+            yield f"{name} is {value:g}, and cannot be {limits}"
         if abs(value) > LARGEST:
             yield f"{name} is {value:g}, and no run gives more than {LARGEST:g}"
-        if name in ("test_rmse_std", "test_crps_std") and 0 < value < SMALLEST:
+        if name in (f"{RMSE}_std", f"{CRPS}_std") and 0 < value < SMALLEST:
             yield f"{name} is {value:g}, and numbers of 16 digits give no less than {SMALLEST:g}"
 
 
@@ -123,10 +109,10 @@ def _is_count(share: float, rows: int) -> bool:
 def _calibration_problems(record: dict) -> Iterator[str]:
     """Coverage, PIT histogram and Kolmogorov-Smirnov distance are of the same PIT values."""
     metrics, found = record["metrics"], record["details"].get("pit_histogram")
-    coverage, distance = metrics["test_coverage95"], metrics["test_pit_ks"]
+    coverage, distance = metrics[COVERAGE], metrics[PIT_KS]
     rows = record["sizes"]["n_test"] * record["sizes"]["outputs"]
     if not _is_count(coverage, rows):
-        yield f"test_coverage95 is {coverage:g}, which is no share of {rows:,} test rows"
+        yield f"{COVERAGE} is {coverage:g}, which is no share of {rows:,} test rows"
     if not found or None in found:
         yield "it has no details.pit_histogram"
         return
@@ -137,10 +123,10 @@ def _calibration_problems(record: dict) -> Iterator[str]:
         return
     least, most = _distances(found, rest)
     if not least - EQUAL <= distance <= most + EQUAL:
-        yield f"test_pit_ks is {distance:g}, and its PIT histogram gives {least:.3g} to {most:.3g}"
+        yield f"{PIT_KS} is {distance:g}, and its PIT histogram gives {least:.3g} to {most:.3g}"
     inner = sum(found[1:-1])
     if coverage < inner - EQUAL:
-        yield f"test_coverage95 is {coverage:g}, and its PIT histogram has {inner:.3g} between 0.1 and 0.9"
+        yield f"{COVERAGE} is {coverage:g}, and its PIT histogram has {inner:.3g} between 0.1 and 0.9"
 
 
 def _distances(histogram: list[float], rest: float) -> tuple[float, float]:
@@ -156,11 +142,11 @@ def _distances(histogram: list[float], rest: float) -> tuple[float, float]:
 def _density_problems(record: dict) -> Iterator[str]:
     """Densities above what noise of the least variance, or numbers of 16 digits, allow."""
     cfg, outputs = record["config"], record["sizes"]["outputs"]
-    highest = {"test_loglik_std": HIGHEST, "test_loglik_kde_std": HIGHEST}
+    highest = {f"{LOGLIK}_std": HIGHEST, f"{LOGLIK_KDE}_std": HIGHEST}
     if cfg["dataset"].get("task") == "counts":  # probabilities; in their own units
-        highest = {"test_loglik": 0.0}
+        highest = {LOGLIK: 0.0}
     elif "layers" in cfg["model"] and likelihood_name(cfg, "regression") == "gaussian":
-        highest["test_loglik_std"] = -0.5 * math.log(2 * math.pi * FLOOR)
+        highest[f"{LOGLIK}_std"] = -0.5 * math.log(2 * math.pi * FLOOR)
     for name, most in highest.items():
         value = record["metrics"].get(name)
         if value is not None and value > most * outputs + EQUAL:
@@ -169,18 +155,18 @@ def _density_problems(record: dict) -> Iterator[str]:
 
 def _image_problems(record: dict) -> Iterator[str]:
     metrics, pixels = record["metrics"], record["sizes"]["outputs"]
-    whole = metrics["test_loglik_per_pixel"] * pixels
-    if abs(whole - metrics["test_loglik"]) > EQUAL * max(1.0, abs(whole)):
-        yield f"test_loglik is not {pixels:,} times test_loglik_per_pixel"
+    whole = metrics[LOGLIK_PER_PIXEL] * pixels
+    if abs(whole - metrics[LOGLIK]) > EQUAL * max(1.0, abs(whole)):
+        yield f"{LOGLIK} is not {pixels:,} times {LOGLIK_PER_PIXEL}"
 
 
 def _class_problems(record: dict) -> Iterator[str]:
     """Accuracy, error, ECE and reliability are of the same rows; probabilities bound the log-likelihood."""
     metrics, rows, bins = record["metrics"], record["sizes"]["n_test"], record["details"].get("reliability")
-    accuracy, error, loglik = (metrics[f"test_{name}"] for name in ("accuracy", "error", "loglik"))
+    accuracy, error, loglik = (metrics[name] for name in (ACCURACY, ERROR_RATE, LOGLIK))
     two = record["config"]["dataset"].get("task") == "binary" or record["sizes"].get("classes") == 2
     if not _is_count(accuracy, rows) or abs(1 - accuracy - error) > EQUAL:
-        yield f"test_accuracy {accuracy:g} and test_error {error:g} are no two shares of {rows:,} test rows"
+        yield f"{ACCURACY} {accuracy:g} and {ERROR_RATE} {error:g} are no two shares of {rows:,} test rows"
     if bins is None:
         yield "it has no details.reliability"
         return
@@ -190,19 +176,19 @@ def _class_problems(record: dict) -> Iterator[str]:
         yield f"details.reliability is none of {rows:,} test rows"
         return
     found = {
-        "test_accuracy": sum(n * right for n, _, right in lines) / rows,
-        "test_ece": sum(n * abs(right - sure) for n, sure, right in lines) / rows,
+        ACCURACY: sum(n * right for n, _, right in lines) / rows,
+        ECE: sum(n * abs(right - sure) for n, sure, right in lines) / rows,
     }
     for name, value in found.items():
         if abs(metrics[name] - value) > EQUAL:
             yield f"{name} is {metrics[name]:g}, and details.reliability gives {value:g}"
     if loglik > -math.log(2) * error + EQUAL:
-        yield f"test_loglik is {loglik:g}: a wrong row has at most probability 1/2, and {error:.3g} are wrong"
-    brier = metrics["test_brier"]
+        yield f"{LOGLIK} is {loglik:g}: a wrong row has at most probability 1/2, and {error:.3g} are wrong"
+    brier = metrics[BRIER]
     if loglik > -(OF_BRIER_OF_TWO if two else OF_BRIER) * brier + EQUAL:
-        yield f"test_loglik is {loglik:g}, too high for test_brier {brier:g}"
+        yield f"{LOGLIK} is {loglik:g}, too high for {BRIER} {brier:g}"
     if brier < (0.25 if two else 0.5) * error - EQUAL:
-        yield f"test_brier is {brier:g}, too low for test_error {error:g}"
+        yield f"{BRIER} is {brier:g}, too low for {ERROR_RATE} {error:g}"
 
 
 def _scale_problems(record: dict, deviation: float | None) -> Iterator[str]:
@@ -213,7 +199,7 @@ def _scale_problems(record: dict, deviation: float | None) -> Iterator[str]:
         value, scaled = metrics.get(name), metrics.get(f"{name}_std")
         if (value is None) != (scaled is None):
             yield f"it has {name} in one unit only"
-        elif value is not None and name.startswith("test_loglik"):
+        elif value is not None and name.startswith(LOGLIK):
             scales[name] = scaled - value
         elif value is not None and value > 0 and scaled > 0:
             scales[name] = math.log(value / scaled)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
+from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.store.differences import dataset_label, differences
 from dgpbench.store.scan import Unit
 
-USUAL = ("test_loglik", "test_rmse", "test_accuracy", "test_auc")  # shown unless others are asked for
 NAMES = ("dataset", "model", "inference", "protocol")
 
 
@@ -48,7 +48,7 @@ def mixing(record: dict) -> dict[str, float]:
 def usual_metrics(units: Sequence[Unit]) -> list[str]:
     """The metrics that are shown unless others are asked for."""
     known = {name for unit in units for name in unit.record["metrics"]}
-    return [name for name in USUAL if name in known]
+    return [name for name, own in known_metrics().items() if own.usual and name in known]
 
 
 def per_record(units: Sequence[Unit], metrics: Sequence[str], config_dirs: Sequence[str] = ()) -> list[dict]:

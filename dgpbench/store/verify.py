@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dgpbench.config.protocol import is_trial
 from dgpbench.errors import UserError
-from dgpbench.evaluate import calibration, classes
+from dgpbench.evaluate.metric_table import CLASSES, IMAGES, known_metrics
+from dgpbench.evaluate.metrics import QUANTILE_NAMES, class_inputs, reliability_bins
 from dgpbench.store import read
 from dgpbench.store.deep import MODEL_FILES
 from dgpbench.store.layout import PACKED, RECORD, unit_folders
@@ -130,31 +132,39 @@ def disagreements(metrics: dict, predictions: dict[str, np.ndarray]) -> Iterator
 
 def recompute(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
     """The metrics that follow from the stored predictions alone."""
-    if "predicted" in predictions:
-        return _of_classes(predictions)
-    if "squared_error" in predictions:  # of images, each a row
-        rmse = float(np.sqrt(predictions["squared_error"].mean()))
-        return {"test_rmse": rmse, "test_loglik": float(predictions["log_density"].mean())}
-    y, mean = predictions["y"], predictions["mean"]
-    if not len(y):
-        raise ValueError("no rows")
-    found: dict[str, float | None] = {"test_rmse": float(np.sqrt(np.mean((y - mean) ** 2)))}
-    if "log_density" in predictions:  # of the row, over all its outputs
-        found["test_loglik"] = float(predictions["log_density"][predictions["output"] == 0].mean())
-    found["test_coverage95"] = calibration.coverage(predictions["pit"])
-    found["test_pit_ks"] = calibration.ks_distance(predictions["pit"])
-    if "shapiro_w" in predictions:  # counts have none
-        found["shapiro_w_median"] = float(np.median(predictions["shapiro_w"]))
+    kind, inputs = _inputs(predictions)
+    found = {}
+    for name, own in known_metrics().items():
+        if own.needs and kind in own.tasks and not name.endswith("_std"):
+            if all(inputs.get(need) is not None for need in own.needs):
+                found[name] = own(inputs)
     return found
 
 
-def _of_classes(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
-    count = sum(name.startswith("p_") for name in predictions)
-    probs = np.column_stack([predictions[f"p_{c}"] for c in range(count)])
-    y = predictions["y"].astype(int)
-    if not len(y) or y.min() < 0 or y.max() >= count:
-        raise ValueError("labels are not those of the probabilities")
-    return classes.scores(probs, y, classes.reliability(probs, y))
+def _inputs(predictions: dict[str, np.ndarray]) -> tuple[str, dict[str, Any]]:
+    """The task of stored predictions, and what they give for metrics, in original units."""
+    if "predicted" in predictions:
+        count = sum(name.startswith("p_") for name in predictions)
+        probs = np.column_stack([predictions[f"p_{c}"] for c in range(count)])
+        labels = predictions["y"].astype(int)
+        if not len(labels) or labels.min() < 0 or labels.max() >= count:
+            raise ValueError("labels are not those of the probabilities")
+        return CLASSES[count > 2], class_inputs(probs, labels, reliability_bins(probs, labels))
+    inputs: dict[str, Any] = {"log_scale": 0.0}
+    if "squared_error" in predictions:  # of images, each a row
+        inputs |= {name: predictions[name] for name in ("squared_error", "log_density")}
+        return IMAGES, inputs | {"standard_log_density": inputs["log_density"]}
+    names = ("y", "mean", "sd", "pit", "shapiro_w")
+    inputs |= {name: predictions[name] for name in names if name in predictions}
+    if not len(inputs["y"]):
+        raise ValueError("no rows")
+    inputs["squared_error"] = (inputs["y"] - inputs["mean"]) ** 2
+    if "log_density" in predictions:  # of the row, over all its outputs
+        inputs["log_density"] = predictions["log_density"][predictions["output"] == 0]
+        inputs["standard_log_density"] = inputs["log_density"]
+    if all(name in predictions for name in QUANTILE_NAMES):
+        inputs["quantiles"] = np.column_stack([predictions[name] for name in QUANTILE_NAMES])
+    return "regression" if "shapiro_w" in predictions else "counts", inputs
 
 
 def _close(stated: float | None, value: float | None, predictions: dict[str, np.ndarray]) -> bool:

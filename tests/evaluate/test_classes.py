@@ -6,8 +6,9 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from dgpbench.data import Split
 from dgpbench.errors import Diverged
-from dgpbench.evaluate import Predictive, evaluate
-from dgpbench.evaluate.classes import BINS, auc, brier, calibration_error, reliability
+from dgpbench.evaluate.evaluation import evaluate
+from dgpbench.evaluate.metrics import CONFIDENCE_BINS, auc, brier, calibration_error, reliability_bins
+from dgpbench.evaluate.predictive import Predictive
 
 PROTOCOL = {"test_samples": 10, "draws": 20, "max_test": None}
 
@@ -72,8 +73,8 @@ def test_reliability_bins_by_hand():
     """Bins are open below and closed above: 0.6 = 9/15 lies in the ninth."""
     p = np.array([0.5, 0.6, 0.6000001, 0.95, 1.0, 1.0])
     probs, y = np.column_stack([p, 1 - p]), np.array([0, 1, 0, 0, 0, 1])
-    bins = reliability(probs, y)
-    assert len(bins["count"]) == BINS == 15 and sum(bins["count"]) == 6
+    bins = reliability_bins(probs, y)
+    assert len(bins["count"]) == CONFIDENCE_BINS == 15 and sum(bins["count"]) == 6
     assert bins["count"][7:10] == [1, 1, 1] and bins["count"][14] == 3
     assert bins["accuracy"][8] == 0.0 and bins["confidence"][14] == pytest.approx((0.95 + 2) / 3)
     assert bins["confidence"][0] is None
@@ -83,9 +84,9 @@ def test_reliability_bins_by_hand():
 
 def test_calibration_error_of_a_calibrated_model_vanishes():
     probs, y = case(200_000, 3)  # the error of 15 bins is of the order of 0.002
-    assert calibration_error(reliability(probs, y)) < 0.01
+    assert calibration_error(reliability_bins(probs, y)) < 0.01
     sharper = probs**3 / (probs**3).sum(1, keepdims=True)
-    assert calibration_error(reliability(sharper, y)) > 0.1
+    assert calibration_error(reliability_bins(sharper, y)) > 0.1
 
 
 def test_probability_zero_counts_as_the_smallest_number_and_is_told():

@@ -8,8 +8,11 @@ import pytest
 from scipy import stats
 
 from dgpbench.errors import Diverged, UserError
-from dgpbench.evaluate import Predictive, evaluate, evaluation
-from dgpbench.evaluate.metrics import QUANTILE_NAMES, kept_rows
+from dgpbench.evaluate import evaluation
+from dgpbench.evaluate.evaluation import evaluate
+from dgpbench.evaluate.metrics import QUANTILE_NAMES
+from dgpbench.evaluate.predictive import Predictive
+from dgpbench.evaluate.scorers import kept_rows
 
 PROTOCOL = {"test_samples": 20, "draws": 200, "max_test": None, "kde_rows": None}
 

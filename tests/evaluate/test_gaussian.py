@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 from test_evaluation import PROTOCOL, make_split
 
-from dgpbench.evaluate import Predictive, evaluate, evaluation
-from dgpbench.evaluate.gaussian import SHARED, StandardDraws
-from dgpbench.evaluate.kde import kde_log_density
+from dgpbench.evaluate import evaluation
+from dgpbench.evaluate.draws import SHARED, StandardDraws, kde_log_density
+from dgpbench.evaluate.evaluation import evaluate
+from dgpbench.evaluate.predictive import Predictive
 
 
 def normal_by_row(X, samples, seed, P=1):

@@ -6,10 +6,11 @@ from scipy import integrate, stats
 from test_evaluation import PROTOCOL, make_split, predict_by_row
 from test_scores import SHAPES
 
-from dgpbench.evaluate import Predictive, crps, evaluate, grid
-from dgpbench.evaluate.quantiles import LEVELS, mixture_quantiles
-from dgpbench.evaluate.rows import crps_and_quantiles
-from dgpbench.evaluate.shapiro import shapiro_w_draws
+from dgpbench.evaluate import mixture
+from dgpbench.evaluate.draws import shapiro_w_draws
+from dgpbench.evaluate.evaluation import evaluate
+from dgpbench.evaluate.mixture import LEVELS, crps_and_quantiles, mixture_quantiles
+from dgpbench.evaluate.predictive import Predictive
 
 
 def mixtures(m=40, S=30, spread=1.0, seed=0):
@@ -23,10 +24,10 @@ def test_grid_equals_root_finding_and_all_pairs(spread, weighted):
     mean, sd = mixtures(spread=spread)
     rng = np.random.default_rng(1)
     weights = rng.dirichlet(np.ones(30), size=40) if weighted else None
-    difference, quantiles = grid.summaries(mean, sd, weights, LEVELS)
+    difference, quantiles = mixture.grid_summaries(mean, sd, weights, LEVELS)
     assert np.isfinite(difference).all() and np.isfinite(quantiles).all(1).mean() > 0.9
     columns = None if weights is None else weights.T
-    np.testing.assert_allclose(difference, crps.difference_of_pairs(mean.T, sd.T, columns), atol=1e-10)
+    np.testing.assert_allclose(difference, mixture.difference_of_pairs(mean.T, sd.T, columns), atol=1e-10)
     known = np.isfinite(quantiles).all(1)
     expected = mixture_quantiles(mean, sd, weights)
     np.testing.assert_allclose(quantiles[known], expected[known], atol=1e-9)
@@ -37,9 +38,9 @@ def test_density_by_recurrence_equals_the_sum_of_normals(weighted):
     """Over several stretches of nodes, with components that are zero at some of their middles."""
     mean, sd = mixtures(m=3, S=7, spread=20.0)
     weights = np.random.default_rng(1).dirichlet(np.ones(7), size=3) if weighted else np.full((3, 7), 1 / 7)
-    low, step, nodes = np.array([-60.0, -55.0, -70.0]), 0.28 * sd.min(1), 4 * grid.STRETCH + 30
+    low, step, nodes = np.array([-60.0, -55.0, -70.0]), 0.28 * sd.min(1), 4 * mixture.STRETCH + 30
     height = weights / (np.sqrt(2 * np.pi) * sd)
-    f = grid._density(mean, sd, height, low, step, nodes)
+    f = mixture._density_on_grid(mean, sd, height, low, step, nodes)
     x = low[:, None] + step[:, None] * np.arange(nodes)
     expected = (weights[:, None] * stats.norm(mean[:, None], sd[:, None]).pdf(x[:, :, None])).sum(2)
     assert (np.abs(x[:, :, None] - mean[:, None]) / sd[:, None]).max() > 80.0
@@ -47,9 +48,9 @@ def test_density_by_recurrence_equals_the_sum_of_normals(weighted):
 
 
 def test_polynomial_between_nodes_is_integrated_exactly():
-    at = np.arange(grid.WIDTH) - (grid.WIDTH // 2 - 1.0)
+    at = np.arange(mixture.WIDTH) - (mixture.WIDTH // 2 - 1.0)
     c = np.random.default_rng(0).normal(size=10) / 10.0 ** np.arange(10)
-    made = grid._integrated() @ np.polynomial.polynomial.polyval(at, c)
+    made = mixture._integrated() @ np.polynomial.polynomial.polyval(at, c)
     np.testing.assert_allclose(made, c / np.arange(1, 11), atol=1e-11)
 
 
@@ -57,16 +58,16 @@ def test_wide_mixtures_have_a_grid():
     """Up to MAX_CELLS cells: narrow components far apart, bridged by broad ones."""
     rng = np.random.default_rng(2)
     mean, sd = rng.uniform(-8, 8, (20, 25)), np.where(np.arange(25) < 3, 0.15, 1.5) * np.ones((20, 25))
-    difference, quantiles = grid.summaries(mean, sd, None, LEVELS)
+    difference, quantiles = mixture.grid_summaries(mean, sd, None, LEVELS)
     assert np.isfinite(quantiles).all(1).mean() > 0.5
     known = np.isfinite(quantiles).all(1)
     np.testing.assert_allclose(quantiles[known], mixture_quantiles(mean, sd)[known], atol=1e-9)
-    np.testing.assert_allclose(difference, crps.difference_of_pairs(mean.T, sd.T), atol=1e-10)
+    np.testing.assert_allclose(difference, mixture.difference_of_pairs(mean.T, sd.T), atol=1e-10)
 
 
 def test_grid_of_one_gaussian_is_the_closed_form():
     mean, sd = np.array([[3.0, 3.0], [-1.0, -1.0]]), np.array([[2.0, 2.0], [0.01, 0.01]])
-    difference, quantiles = grid.summaries(mean, sd, None, LEVELS)
+    difference, quantiles = mixture.grid_summaries(mean, sd, None, LEVELS)
     np.testing.assert_allclose(difference, sd[:, 0] / np.sqrt(np.pi), rtol=1e-9)
     expected = stats.norm(mean[:, :1], sd[:, :1]).ppf(LEVELS)
     np.testing.assert_allclose((quantiles - expected) / sd[:, :1], 0.0, atol=2e-9)
@@ -78,7 +79,7 @@ def test_crps_and_quantiles_of_hard_shapes(shape):
     mean, sd = SHAPES[shape](np.random.default_rng(0))
     y = mean.mean(1) + 0.3
     score, quantiles = crps_and_quantiles(mean.T, sd.T, y)
-    pairs = crps.crps_mixture(mean.T, sd.T, y)
+    pairs = mixture.crps_mixture(mean.T, sd.T, y)
     np.testing.assert_allclose(score, pairs, rtol=1e-9, atol=1e-9)
     levels = stats.norm(mean[:, :, None], sd[:, :, None]).cdf(quantiles[:, None, :]).mean(1)
     reached = np.abs(levels - LEVELS) < 1e-6
@@ -88,7 +89,7 @@ def test_crps_and_quantiles_of_hard_shapes(shape):
 
 def test_a_level_in_a_gap_is_left_to_root_finding():
     mean, sd = np.array([[-3.0, 3.0]]), np.array([[0.2, 0.2]])
-    difference, quantiles = grid.summaries(mean, sd, None, np.array([0.25, 0.5]))
+    difference, quantiles = mixture.grid_summaries(mean, sd, None, np.array([0.25, 0.5]))
     assert np.isnan(quantiles).any()
     F = lambda x: stats.norm(mean[0], 0.2).cdf(x).mean()  # noqa: E731
     expected = integrate.quad(lambda x: F(x) * (1 - F(x)), -5, 5, points=[-3, 3], limit=200)[0]
@@ -97,8 +98,8 @@ def test_a_level_in_a_gap_is_left_to_root_finding():
 
 def test_a_mixture_does_not_depend_on_its_neighbours():
     mean, sd = mixtures(m=50)
-    whole = grid.summaries(mean, sd, None, LEVELS)
-    alone = grid.summaries(mean[7:8], sd[7:8], None, LEVELS)
+    whole = mixture.grid_summaries(mean, sd, None, LEVELS)
+    alone = mixture.grid_summaries(mean[7:8], sd[7:8], None, LEVELS)
     np.testing.assert_allclose(alone[0], whole[0][7:8], rtol=1e-13)
     np.testing.assert_allclose(alone[1], whole[1][7:8], rtol=1e-12)
 

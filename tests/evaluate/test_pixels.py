@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from dgpbench.errors import Diverged, UserError
-from dgpbench.evaluate import Predictive, evaluate
+from dgpbench.evaluate.evaluation import evaluate
+from dgpbench.evaluate.predictive import Predictive
 from dgpbench.store.verify import disagreements
 
 PROTOCOL = {"test_samples": 6, "draws": 10, "max_test": None}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dgpbench.evaluate import Predictive
+from dgpbench.evaluate.predictive import Predictive
 
 
 def mixture(S=7, N=5, P=2, seed=0):

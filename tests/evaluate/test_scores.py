@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from dgpbench.evaluate import calibration, crps, mixture
-from dgpbench.evaluate.kde import kde_log_density
-from dgpbench.evaluate.quantiles import LEVELS, mixture_quantiles
-from dgpbench.evaluate.shapiro import shapiro_w
+from dgpbench.evaluate import draws, metrics, mixture
+from dgpbench.evaluate.draws import kde_log_density, shapiro_w
+from dgpbench.evaluate.mixture import LEVELS, mixture_quantiles
 
 
 def mixture_cdf(mean, sd, x):
@@ -95,15 +94,15 @@ def test_crps_of_a_gaussian_is_the_closed_form():
     mean, sd, y = np.array([[0.0, 1.0, -2.0]]), np.array([[1.0, 0.5, 3.0]]), np.array([0.3, 4.0, -2.0])
     z = (y - mean[0]) / sd[0]
     expected = sd[0] * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
-    np.testing.assert_allclose(crps.crps_mixture(mean, sd, y), expected, rtol=1e-13)
+    np.testing.assert_allclose(mixture.crps_mixture(mean, sd, y), expected, rtol=1e-13)
 
 
-@pytest.mark.parametrize("block", [crps.BLOCK, 10])
+@pytest.mark.parametrize("block", [mixture.BLOCK, 10])
 def test_crps_of_a_mixture_equals_the_integral(monkeypatch, block):
-    monkeypatch.setattr(crps, "BLOCK", block)
+    monkeypatch.setattr(mixture, "BLOCK", block)
     rng = np.random.default_rng(0)
     mean, sd, y = 2 * rng.normal(size=(6, 5)), rng.uniform(0.2, 2.0, (6, 5)), rng.normal(size=5)
-    for n, got in enumerate(crps.crps_mixture(mean, sd, y)):
+    for n, got in enumerate(mixture.crps_mixture(mean, sd, y)):
 
         def F(x, n=n):
             return mixture_cdf(mean[:, n], sd[:, n], x)
@@ -118,7 +117,7 @@ def test_crps_of_draws_equals_all_pairs():
     y = np.array([0.0, 1.0, -3.0])
     for n in range(3):
         pairs = np.abs(x[n][:, None] - x[n]).sum() / (40 * 39)
-        assert crps.crps_draws(x, y)[n] == pytest.approx(np.abs(x[n] - y[n]).mean() - pairs / 2, abs=1e-13)
+        assert draws.crps_draws(x, y)[n] == pytest.approx(np.abs(x[n] - y[n]).mean() - pairs / 2, abs=1e-13)
 
 
 # Quantiles -----------------------------------------------------------------------
@@ -162,14 +161,14 @@ def test_quantiles_of_one_component_are_normal():
 
 def test_calibration_summaries():
     pit = np.random.default_rng(0).beta(2, 2, size=500)
-    assert calibration.ks_distance(pit) == pytest.approx(stats.kstest(pit, "uniform").statistic, abs=1e-14)
-    assert calibration.coverage(np.array([0.0, 0.02, 0.025, 0.5, 0.975, 0.99])) == 0.5
-    assert calibration.pit_histogram(np.array([0.05, 0.05, 0.95, 1.0])) == [0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0.5]
+    assert metrics.ks_distance(pit) == pytest.approx(stats.kstest(pit, "uniform").statistic, abs=1e-14)
+    assert metrics.coverage(np.array([0.0, 0.02, 0.025, 0.5, 0.975, 0.99])) == 0.5
+    assert metrics.pit_histogram(np.array([0.05, 0.05, 0.95, 1.0])) == [0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0.5]
 
 
 def test_pit_of_draws_counts_ties_half():
     ordered = np.array([[1.0, 2.0, 2.0, 3.0]])
-    pit = [calibration.pit_draws(ordered, np.array([y]))[0] for y in (0.0, 2.0, 2.5, 9.0)]
+    pit = [draws.pit_draws(ordered, np.array([y]))[0] for y in (0.0, 2.0, 2.5, 9.0)]
     assert pit == [0, 0.5, 0.75, 1]
 
 

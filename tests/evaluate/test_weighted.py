@@ -7,8 +7,10 @@ from test_evaluation import PROTOCOL, make_split, predict_by_row
 from test_scores import SHAPES
 
 from dgpbench.errors import Diverged
-from dgpbench.evaluate import Predictive, crps, evaluate, mixture
-from dgpbench.evaluate.quantiles import LEVELS, mixture_quantiles
+from dgpbench.evaluate import mixture
+from dgpbench.evaluate.evaluation import evaluate
+from dgpbench.evaluate.mixture import LEVELS, mixture_quantiles
+from dgpbench.evaluate.predictive import Predictive
 
 
 def weighted(S=6, N=5, P=2, seed=0):
@@ -75,7 +77,7 @@ def test_cdf_crps_and_quantiles_by_brute_force():
     p, y = weighted(P=1), np.random.default_rng(1).normal(size=5)
     mean, sd = p.mean[:, :, 0], np.sqrt(p.var[:, :, 0])
     pit = mixture.cdf(mean, sd, y, p.weights)
-    score = crps.crps_mixture(mean, sd, y, p.weights)
+    score = mixture.crps_mixture(mean, sd, y, p.weights)
     quantiles = mixture_quantiles(mean.T, sd.T, p.weights.T)
     assert (np.diff(quantiles) > 0).all()
     for n in range(5):
@@ -114,9 +116,9 @@ def test_quantiles_of_hard_shapes_equal_brute_force_roots(shape):
                 assert got[n, i] == pytest.approx(root, abs=1e-8 * max(1, abs(root)) + 1e-6 * sd[n].min())
 
 
-@pytest.mark.parametrize("block", [crps.BLOCK, 10])
+@pytest.mark.parametrize("block", [mixture.BLOCK, 10])
 def test_equal_weights_equal_no_weights(monkeypatch, block):
-    monkeypatch.setattr(crps, "BLOCK", block)
+    monkeypatch.setattr(mixture, "BLOCK", block)
     plain, Y = weighted(S=8), np.random.default_rng(1).normal(size=(5, 2))
     plain = Predictive(mean=plain.mean, var=plain.var)
     even = Predictive(mean=plain.mean, var=plain.var, log_weights=np.full((8, 5), -np.log(8)))
@@ -126,7 +128,9 @@ def test_equal_weights_equal_no_weights(monkeypatch, block):
     np.testing.assert_array_equal(even.draw(80, 3), plain.draw(80, 3))
     mean, sd, y = plain.mean[..., 0], np.sqrt(plain.var[..., 0]), Y[:, 0]
     w = even.weights
-    np.testing.assert_allclose(crps.crps_mixture(mean, sd, y, w), crps.crps_mixture(mean, sd, y), rtol=1e-12)
+    np.testing.assert_allclose(
+        mixture.crps_mixture(mean, sd, y, w), mixture.crps_mixture(mean, sd, y), rtol=1e-12
+    )
     even_quantiles, quantiles = mixture_quantiles(mean.T, sd.T, w.T), mixture_quantiles(mean.T, sd.T)
     np.testing.assert_allclose(even_quantiles, quantiles, atol=1e-9)
 

@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from dgpbench.evaluate.counts import CountScorer, deviance
+from dgpbench.evaluate.metrics import deviance
 from dgpbench.evaluate.predictive import Predictive
+from dgpbench.evaluate.scorers import CountScorer
 from dgpbench.gp.likelihoods.discrete import Poisson
 from dgpbench.gp.likelihoods.in_gpflow import to_gpflow
 
@@ -59,6 +60,7 @@ def test_the_continuous_cox_bound_is_the_limit_of_the_binned_one():
 
 
 class _Split:
+    task = "counts"
     y_mean, y_std, x_mean, x_std, log_density = np.zeros(1), np.ones(1), np.array([3.0]), np.ones(1), None
 
 
@@ -72,7 +74,7 @@ def test_scores_of_counts():
     terms = stats.poisson.logpmf(Y[None, :, 0], rates[..., 0])
     scorer = CountScorer(_Split, {"draws": 2000, "test_samples": 4000, "kde_rows": None}, 0, 6)
     scorer.add(Predictive(draws=draws, rates=rates), Y, 0, terms)
-    metrics, _, table, _ = scorer.finish(np.arange(6.0)[:, None], Y, np.arange(6))
+    metrics, _, table, _ = scorer.finish(np.arange(6.0)[:, None], Y, np.arange(6), ())
     assert metrics["test_loglik"] == pytest.approx(np.log(np.exp(terms).mean(0)).mean(), rel=1e-9)
     mean = draws.mean(0)
     own = [

@@ -12,11 +12,11 @@ import pytest
 from report_units import plain_unit
 from scipy import stats
 
+from dgpbench.evaluate.metric_table import find_metric
 from dgpbench.report.comparison.methods import as_comparison, common_settings, methods
 from dgpbench.report.figures import dots, traces
 from dgpbench.report.figures.frontier import near_range, quantity
 from dgpbench.report.figures.picture import MARKERS, THEMES, style_of
-from dgpbench.report.metrics import METRICS
 from dgpbench.report.page import charts
 from dgpbench.report.page.frame import HERE, POLICY, vega
 from dgpbench.report.page.overview import lead, overview, tiles
@@ -34,7 +34,7 @@ def runs(values, dataset="energy", **fields):
 
 
 def compared(units, metric="test_loglik"):
-    return as_comparison(methods(units), METRICS[metric])
+    return as_comparison(methods(units), find_metric(metric))
 
 
 def layers(spec):
@@ -191,7 +191,7 @@ def test_settings_that_all_share_are_left_out_of_labels():
     ]
     found = methods(units)
     assert common_settings(found) == ["budget.steps=5"] and common_settings(found[:1]) == []
-    columns = as_comparison(found, METRICS["test_loglik"], ["budget.steps=5"]).table.spec.columns
+    columns = as_comparison(found, find_metric("test_loglik"), ["budget.steps=5"]).table.spec.columns
     assert columns == ("dgp2 model.num_inducing=7", "linear", "sgp")
 
 

@@ -9,9 +9,7 @@ import pytest
 from offered import SCALE, honest, keyed, packed
 
 from dgpbench.config import compose
-from dgpbench.evaluate.calibration import pit_histogram
-from dgpbench.report.metrics import METRICS
-from dgpbench.store.metric_claims import KNOWN, OF_LAYERS
+from dgpbench.evaluate.metrics import pit_histogram
 from dgpbench.store.reference import publish
 from dgpbench.store.scan import RECOMPUTED
 from dgpbench.store.schema import build_record
@@ -224,7 +222,3 @@ def test_a_name_that_stands_twice_and_a_schema_without_checksum(tmp_path):
         "'split' stands in it twice",
         "it has a checksum, and says it is of schema 1, which had none",
     ]
-
-
-def test_every_metric_of_the_reports_is_known():
-    assert not [name for name in METRICS if name not in KNOWN and not OF_LAYERS.fullmatch(name)]

@@ -15,6 +15,7 @@ from dgpbench.data import load_split
 from dgpbench.data.generated import city
 from dgpbench.errors import UserError
 from dgpbench.evaluate import mixture
+from dgpbench.evaluate.metrics import KL_TO_TRUTH
 from dgpbench.models.base import create
 from dgpbench.report.figures.picture import Nothing, Picture, panels
 from dgpbench.store import read
@@ -345,7 +346,7 @@ def places_picture(spec, units) -> Picture:
     places = grid()
     found: dict[str, dict[str, np.ndarray]] = {}
     reason, noise = "no run on the city", 1.0
-    for unit in sorted(units, key=lambda unit: unit.record["metrics"].get("test_kl_to_truth") or np.inf):
+    for unit in sorted(units, key=lambda unit: unit.record["metrics"].get(KL_TO_TRUTH) or np.inf):
         name = (unit.record["experiment"] or unit.record["model"]).removeprefix(spec.strip)
         if unit.record["dataset"] != "city" or name in found or len(found) == 3:
             continue

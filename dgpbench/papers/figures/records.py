@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.errors import UserError
+from dgpbench.evaluate.metric_table import LOGLIK
+from dgpbench.evaluate.metrics import ERROR_RATE, RMSE
 from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import Nothing, Picture, legend_below, panels
 from dgpbench.report.figures.traces import trace_frame
@@ -15,7 +17,7 @@ from dgpbench.store import read
 from dgpbench.store.scan import Unit
 from dgpbench.store.summary import training_seconds
 
-METRICS = {"test_loglik": ("log-likelihood", False), "test_rmse": ("RMSE", True)}  # label, lower is better
+METRICS = {LOGLIK: ("log-likelihood", False), RMSE: ("RMSE", True)}  # label, lower is better
 
 
 def alpha_picture(spec, units) -> Picture:
@@ -168,10 +170,10 @@ def pairs(units) -> list[dict]:
     found: dict[tuple, dict[str, float]] = {}
     for unit in units:
         record, config = unit.record, unit.record["config"]
-        if config["model"].get("layers") != ["gp"] or "test_loglik" not in record["metrics"]:
+        if config["model"].get("layers") != ["gp"] or LOGLIK not in record["metrics"]:
             continue
         place = record["dataset"], config["model"]["num_inducing"], record["split"], config["seed"]
-        found.setdefault(place, {})[kind_of(config)] = record["metrics"]["test_loglik"]
+        found.setdefault(place, {})[kind_of(config)] = record["metrics"][LOGLIK]
     return [
         {"against": kind, "dataset": place[0], "M": place[1], "gain": each["sampled"] - each[kind]}
         for place, each in found.items()
@@ -217,7 +219,7 @@ def gains_picture(spec, units) -> Picture:
     return Picture(spec.name, spec.title, frame, paint, (9.0, 3.6))
 
 
-BUDGETS_METRICS = {"test_loglik": "hold-out -log p", "test_error": "error rate"}
+BUDGETS_METRICS = {LOGLIK: "hold-out -log p", ERROR_RATE: "error rate"}
 
 
 def points(units, strip: str) -> pd.DataFrame:
@@ -229,12 +231,12 @@ def points(units, strip: str) -> pd.DataFrame:
         if seconds is None or not BUDGETS_METRICS.keys() <= metrics.keys():
             continue
         name = (record["experiment"] or f"{record['model']}-{record['inference']}").removeprefix(strip)
-        numbers = {"test_loglik": -metrics["test_loglik"], "test_error": metrics["test_error"]}
+        numbers = {LOGLIK: -metrics[LOGLIK], ERROR_RATE: metrics[ERROR_RATE]}
         rows.append(
             {"method": name, "steps": record["config"]["budget"]["steps"], "seconds": seconds} | numbers
         )
     if not rows:
-        raise Nothing("none of these runs has both test_loglik and test_error and a training time")
+        raise Nothing(f"none of these runs has both {LOGLIK} and {ERROR_RATE} and a training time")
     return (
         pd.DataFrame(rows)
         .groupby(["method", "steps"], as_index=False)

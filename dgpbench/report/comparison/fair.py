@@ -25,11 +25,6 @@ TESTED = (
     "row_number",
     "pixels",
 )
-ESTIMATORS = {  # fields that decide how well a metric is estimated, by the beginning of its name
-    "test_loglik_kde": ("draws", "kde_rows"),
-    "test_loglik": ("test_samples",),
-    "": ("test_samples", "draws"),
-}
 DIFFERENT = "columns have different splits: bold, ranks and tests are on the common ones"
 
 
@@ -84,11 +79,9 @@ def _differing(comparison: Comparison, fields: Iterable[str]) -> list[tuple[str,
 
 
 def _estimators(comparison: Comparison) -> list[str]:
-    name = comparison.metric.name
-    fields = next(fields for begin, fields in ESTIMATORS.items() if name.startswith(begin))
     return [
         f"the estimator differs: protocol.{field} is {_said(values)}"
-        for field, values in _differing(comparison, fields)
+        for field, values in _differing(comparison, comparison.metric.estimator)
     ]
 
 

@@ -9,16 +9,15 @@ from dgpbench.config.keys import DATA_FIELDS, config_key, later_defaults
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders, member, options
 from dgpbench.errors import UserError
+from dgpbench.evaluate.metric_table import LOGLIK, Metric, check_task, find_metric, unit_words
 from dgpbench.report.comparison.fair import refuse
 from dgpbench.report.comparison.question import Asked, Question, ask
 from dgpbench.report.comparison.tuned import refits, tuned_labels
-from dgpbench.report.metrics import Metric, check_task, find_metric, unit_words
 from dgpbench.report.table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit
 from dgpbench.sweep.state import timed
 
-DEFAULT_METRIC = "test_loglik"
 ERRORS = ("corrected", "plain")  # forms of standard errors over splits
 
 
@@ -41,7 +40,7 @@ def compare(
     words: Sequence[str],
     units: Sequence[Unit],
     *,
-    metric: str = DEFAULT_METRIC,
+    metric: str = LOGLIK,
     config_dirs: Sequence[str] = (),
     against: str | None = None,
     more: Sequence[str] = (),

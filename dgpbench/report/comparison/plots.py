@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dgpbench.evaluate.metric_table import LOGLIK, find_metric
 from dgpbench.report.comparison.fill import Comparison
 from dgpbench.report.comparison.methods import Method, as_comparison, commonest_protocol, methods
 from dgpbench.report.figures import calibration, dots, frontier, ranks, traces
 from dgpbench.report.figures.picture import Nothing, Picture, PictureSpec
-from dgpbench.report.metrics import METRICS
 from dgpbench.report.runs.picture import KINDS, run_picture
 from dgpbench.store.scan import Unit
 
@@ -82,7 +82,7 @@ def pictures_of_runs(units: Sequence[Unit], kinds: Sequence[str]) -> tuple[list[
 
 
 def overview_pictures(
-    units: Sequence[Unit], prefix: str, kinds: Sequence[str], metric: str = "test_loglik"
+    units: Sequence[Unit], prefix: str, kinds: Sequence[str], metric: str = LOGLIK
 ) -> tuple[list[Picture], list[str]]:
     """What can be drawn of runs together: those of the commonest protocol, not more than a picture holds."""
     if not kinds:
@@ -90,7 +90,7 @@ def overview_pictures(
     kept, left = most_run(units)
     if not kept:
         return [], []
-    drawn, undrawn = comparison_pictures(as_comparison(kept, METRICS[metric]), prefix, kinds)
+    drawn, undrawn = comparison_pictures(as_comparison(kept, find_metric(metric)), prefix, kinds)
     return drawn, [*undrawn, *(f"left out: {text}" for text in left)]
 
 

@@ -8,6 +8,8 @@ from statistics import fmean
 
 import pandas as pd
 
+from dgpbench.evaluate.metric_table import LOGLIK
+from dgpbench.evaluate.metrics import LOGLIK_KDE
 from dgpbench.report import missing
 from dgpbench.report.comparison.columns import columns_grid, in_words, training_seconds
 from dgpbench.report.comparison.fair import DIFFERENT, marks, uneven
@@ -178,9 +180,9 @@ def _lacking(comparison: Comparison) -> list[str]:
         cells = [comparison.table.cells[row, column] for row in comparison.table.spec.rows]
         if any(cell.lacking for cell in cells):
             name = comparison.metric.name
-            other = name.replace("test_loglik", "test_loglik_kde")
+            other = name.replace(LOGLIK, LOGLIK_KDE)
             has = any(u.record["metrics"].get(other) is not None for c in cells for u in c.units)
-            draws = name.startswith("test_loglik") and "kde" not in name and has
+            draws = name.startswith(LOGLIK) and "kde" not in name and has
             text = f"{column}: done without {name}; dgpbench rescore computes it where it applies"
             notes.append(NO_LOGLIK.format(column, name, other) if draws else text)
     return notes

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import (
     Nothing,
@@ -18,7 +19,6 @@ from dgpbench.report.figures.picture import (
     style_of,
 )
 from dgpbench.report.frontier import frontier_frame
-from dgpbench.report.metrics import METRICS
 from dgpbench.report.table import Table
 
 COLUMNS = 4
@@ -55,7 +55,8 @@ def near_range(values: Sequence[float]) -> tuple[float, float]:
 def quantity(table: Table) -> str:
     """Return what an axis of the table's values shows, with units."""
     place = next(iter(table.cells.values())).place
-    title = METRICS[place.metric].title if place.metric in METRICS else ""
+    own = known_metrics().get(place.metric or "")
+    title = own.title if own else ""
     return f"{title} ({table.spec.units})" if title and table.spec.units else title or table.spec.units
 
 

@@ -39,7 +39,7 @@ class PictureSpec:
     kind: str = ""  # '' where nothing is drawn
     title: str = ""
     x: str = "seconds"
-    lower: str | None = None  # a second row of panels: step_size | test_loglik
+    lower: str | None = None  # a second row of panels: step_size | test log-likelihood
     panel: str = "dataset"
     strip: str = ""  # what the names of a figure's experiments share in front of that of the method
 

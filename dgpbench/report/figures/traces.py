@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from dgpbench.evaluate.metric_table import LOGLIK
 from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import (
     Nothing,
@@ -25,14 +26,14 @@ from dgpbench.report.figures.picture import (
 from dgpbench.store.scan import Unit
 
 COLUMNS = 3
-MORE = ("step_size", "test_loglik")  # what an entry may have besides
+MORE = ("step_size", LOGLIK)  # what an entry may have besides
 LABELS = {
     "step": "step",
     "seconds": "training seconds",
     "cpu_seconds": "processor seconds",
     "bound": "bound (nat)",
     "step_size": "step size",
-    "test_loglik": "test log-likelihood",
+    LOGLIK: "test log-likelihood",
 }
 LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below,
 START = 0.7  # of the first x that is seen: where a panel begins

@@ -7,9 +7,9 @@ from html import escape
 from pathlib import Path
 
 from dgpbench.config.protocol import is_trial
+from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.comparison.methods import as_comparison, common_settings, methods
 from dgpbench.report.comparison.plots import most_run
-from dgpbench.report.metrics import METRICS
 from dgpbench.report.page.board import board
 from dgpbench.report.page.frame import Part, frame, told
 from dgpbench.report.page.links import Links
@@ -73,9 +73,10 @@ def _own(own: Sequence[Unit], links: Links) -> list[tuple[str, str, str]]:
     """The user's runs: which model is best, the leaderboard, calibration and curves, single runs."""
     done = [unit for unit in own if unit.record["status"] == "done"]
     kept, left = most_run(done)
-    names = [name for name in usual_metrics(done) if name in METRICS] if kept else []
+    known = known_metrics()
+    names = [name for name in usual_metrics(done) if name in known] if kept else []
     common = common_settings(kept)
-    tables = [as_comparison(kept, METRICS[name], common) for name in names]
+    tables = [as_comparison(kept, known[name], common) for name in names]
     compared = [comparison for comparison in tables if comparison.table.spec.rows]
     html = f"<p>Settings of all: <code>{escape(' '.join(common))}</code></p>" if common else ""
     for number, comparison in enumerate(compared):

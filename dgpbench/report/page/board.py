@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from html import escape
 
+from dgpbench.evaluate.metric_table import LOGLIK, find_metric, known_metrics
 from dgpbench.report.comparison.methods import Method, commonest_protocol
 from dgpbench.report.comparison.view import decimals, shown
-from dgpbench.report.metrics import METRICS, find_metric
 from dgpbench.report.page.links import Links
 from dgpbench.report.rules import summarise
 from dgpbench.report.table import by_split
@@ -30,7 +30,7 @@ def board(found: Sequence[Method], links: Links) -> str:
         return NONE
     units = [unit for method in found for runs in method.units.values() for unit in runs]
     metrics = _metrics(units)
-    first = metrics[0] if metrics else "test_loglik"
+    first = metrics[0] if metrics else LOGLIK
     datasets = sorted({data for method in found for data in method.units})
     heads = "".join(f'<th scope="col" class="n" data-set="{escape(d)}">{escape(d)}</th>' for d in datasets)
     body = "\n".join(_row(method, datasets, metrics, first, links) for method in found)
@@ -47,8 +47,9 @@ def _metrics(units: Sequence[Unit]) -> list[str]:
     """Metrics that any run has, the usual first."""
     known = {n for unit in units for n, v in unit.record["metrics"].items() if v is not None}
     usual = usual_metrics(units)
-    rest = [n for n in METRICS if n in known and n not in usual]
-    return [*usual, *rest, *sorted(known - set(METRICS))]
+    table = known_metrics()
+    rest = [n for n in table if n in known and n not in usual]
+    return [*usual, *rest, *sorted(known - set(table))]
 
 
 def _controls(found: Sequence[Method], datasets: Sequence[str], metrics: Sequence[str]) -> str:
