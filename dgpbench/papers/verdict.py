@@ -17,10 +17,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.papers.published import Published
 from dgpbench.papers.specs import Place
 from dgpbench.papers.table import Table
-from dgpbench.report.metrics import METRICS
 from dgpbench.report.rules import PRINTED_ZERO, Summary
 
 Z = 1.645  # 95 % quantile of the standard normal distribution
@@ -60,7 +60,7 @@ class Verdict(NamedTuple):
 
 def margin_of(place: Place, printed: float) -> float:
     """Return the margin of a cell in the units of its table."""
-    metric = METRICS.get(place.metric or "")
+    metric = known_metrics().get(place.metric or "")
     if metric and metric.units.startswith("nat"):
         return MARGIN * abs(place.scale)
     if place.metric in SHARES:
