@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.alpha import PowerEP
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.projected import Projected, ProjectedMethod
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.schema import Field
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Method, Numerics, Update
 from dgpbench.inference.fits import gp_layers_only
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 
 if TYPE_CHECKING:

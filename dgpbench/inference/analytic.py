@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.errors import UserError
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Numerics, Update
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.projected import Projected, ProjectedMethod
 
 if TYPE_CHECKING:

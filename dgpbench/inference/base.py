@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dgpbench.config.schema import Field
-from dgpbench.inference.lazy import lazy
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.step import Batch, Oracle
 
 if TYPE_CHECKING:

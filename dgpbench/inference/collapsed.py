@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dgpbench.config.schema import Field, show_value
 from dgpbench.errors import UserError
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Method, Update
 from dgpbench.inference.drawn import fan_out
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.projected import kernels_without_psi
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 

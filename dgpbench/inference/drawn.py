@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Method, Numerics, Update
 from dgpbench.inference.fits import any_own_inducing, gp_layers_only
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 
 if TYPE_CHECKING:

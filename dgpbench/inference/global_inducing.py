@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.drawn import Given, PassedThrough, PassedThroughMethod, fan_out, normals
-from dgpbench.inference.lazy import lazy
 
 if TYPE_CHECKING:
     import numpy as np

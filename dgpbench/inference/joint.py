@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.schema import Field
 from dgpbench.errors import UserError
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.drawn import Drawn, DrawnMethod, fan_out, normals
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.variational import ADAM_FIELDS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dgpbench.errors import UserError
-from dgpbench.inference.lazy import lazy
+from dgpbench.gp.lazy import lazy
 
 if TYPE_CHECKING:
     import tensorflow as tf

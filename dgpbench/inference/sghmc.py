@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from dgpbench.config.budget import every
 from dgpbench.config.schema import COUNT, COUNT_OR_NULL, POSITIVE, Field
 from dgpbench.errors import UserError
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Method, Numerics, Update
 from dgpbench.inference.fits import gp_layers_only
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 
 if TYPE_CHECKING:

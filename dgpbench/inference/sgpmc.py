@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.budget import every
 from dgpbench.config.schema import COUNT, COUNT_OR_NULL, POSITIVE, RATE, SWITCH, Field
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Method, Numerics, Update
-from dgpbench.inference.lazy import lazy
 from dgpbench.inference.priors import Prior, penalty_of, priors_of
 from dgpbench.inference.sghmc import LogJoint
 

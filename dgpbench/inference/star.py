@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.errors import UserError
+from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.drawn import fan_out
 from dgpbench.inference.joint import SMALLEST, Joint, JointGaussian, Marginalised
-from dgpbench.inference.lazy import lazy
 
 if TYPE_CHECKING:
     import tensorflow as tf
