@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dgpbench.cli import Parser, guarded
 from dgpbench.errors import UserError
-from dgpbench.report.files import put
+from dgpbench.report.output_files import put
 
 COMMAND = "python -m benchmarks"
 DEFAULT_OUTPUT = "perf-results"

@@ -59,7 +59,7 @@ def read_curve(path: Path, empty: Curve) -> Curve:
 
 def write_curve(results: str | Path, path: Path, curve: Curve) -> None:
     """Write the curve whole or not at all."""
-    from dgpbench.report.files import put
+    from dgpbench.report.output_files import put
 
     text = json.dumps({"schema": SCHEMA} | asdict(curve), indent=1, allow_nan=False)
     with clear_errors(results):

@@ -34,7 +34,7 @@ def frame(curves: Sequence[Curve]) -> pd.DataFrame:
 
 def method_labels(curves: Sequence[Curve]) -> list[str]:
     """Names of the curves' methods: the model, and what else differs between curves of one model."""
-    from dgpbench.report.comparison.columns import settings_text
+    from dgpbench.report.comparison.fairness import settings_text
 
     by_model: dict[str, set[str]] = {}
     for curve in curves:

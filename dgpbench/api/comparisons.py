@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import LOGLIK
-from dgpbench.report.comparison.fill import ERRORS, Comparison
-from dgpbench.report.comparison.fill import compare as fill
+from dgpbench.report.comparison.compare_runs import ERRORS, Comparison
+from dgpbench.report.comparison.compare_runs import compare as fill
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,15 +72,15 @@ class Compared:
         UserError
             If the format is unknown.
         """
-        from dgpbench.report.comparison.output import render
+        from dgpbench.report.comparison.comparison_views import render
 
         return render(self.comparison, format)
 
     def _repr_html_(self) -> str:
-        from dgpbench.report.comparison.view import grids
-        from dgpbench.report.render.html import render
+        from dgpbench.report.comparison.comparison_views import grids
+        from dgpbench.report.render import to_html
 
-        return "".join(map(render, grids(self.comparison)))
+        return "".join(map(to_html, grids(self.comparison)))
 
 
 def compare(

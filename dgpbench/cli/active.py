@@ -58,7 +58,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.active_learning.curves import frame, picture
     from dgpbench.active_learning.study import run_curves
     from dgpbench.report.figures.picture import Nothing
-    from dgpbench.report.files import put, save_pictures, writing
+    from dgpbench.report.output_files import put, save_pictures, writing
 
     _check(args)
 
@@ -95,7 +95,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> None:
     """Refuse, before anything is trained, a metric that is none and places that cannot be written."""
-    from dgpbench.report.files import output_folder
+    from dgpbench.report.output_files import output_folder
 
     if args.metric and args.metric not in METRICS:
         from dgpbench.config.suggest import did_you_mean

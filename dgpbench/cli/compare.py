@@ -74,7 +74,7 @@ def _format(name: str) -> str:
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.report.comparison.fill import compare
+    from dgpbench.report.comparison.compare_runs import compare
     from dgpbench.report.comparison.question import ask
     from dgpbench.store.scan import scan
 
@@ -98,7 +98,7 @@ def main(args: argparse.Namespace) -> int:
     _print(comparison, args.format)
     if kinds:
         from dgpbench.report.comparison.plots import comparison_pictures
-        from dgpbench.report.files import save_pictures
+        from dgpbench.report.output_files import save_pictures
 
         pictures, undrawn = comparison_pictures(comparison, kinds=kinds)
         save_pictures(pictures, undrawn, Path(args.output or FIGURES), out=sys.stderr)
@@ -107,7 +107,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _kinds(args: argparse.Namespace) -> list[str]:
     """The pictures asked for; where they are to go is tried now, not after the runs."""
-    from dgpbench.report.files import output_folder
+    from dgpbench.report.output_files import output_folder
 
     if args.plot and "=" in args.plot:  # --plot model=sgp: a word of the comparison
         args.overrides.insert(0, args.plot)
@@ -139,7 +139,7 @@ def _check_run(question, args: argparse.Namespace) -> None:
     """What --run needs, and that columns are comparable: known before anything is trained."""
     from dgpbench.config.tree import member
     from dgpbench.evaluate.metric_table import check_task, find_metric
-    from dgpbench.report.comparison.fair import refuse
+    from dgpbench.report.comparison.fairness import refuse
 
     metric = find_metric(args.metric)
     if not question.rows:
@@ -170,14 +170,14 @@ def _run(args: argparse.Namespace, results: Path) -> None:
 
 def _print(comparison, name: str) -> None:
     if name == "table":
-        from dgpbench.report.comparison import view
-        from dgpbench.report.render.terminal import show
+        from dgpbench.report.comparison import comparison_views as view
+        from dgpbench.report.terminal import show
 
         for i, grid in enumerate(view.grids(comparison)):
             if i:
                 print()
             show(grid)
     else:
-        from dgpbench.report.comparison.output import render
+        from dgpbench.report.comparison.comparison_views import render
 
         sys.stdout.write(render(comparison, name))

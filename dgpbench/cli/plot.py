@@ -40,9 +40,9 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.report.comparison.plots import pictures_of_runs
     from dgpbench.report.figures.picture import Nothing, Picture
-    from dgpbench.report.files import save_pictures
-    from dgpbench.report.runs.choose import choose
-    from dgpbench.report.runs.layers import has_layers, layer_pictures
+    from dgpbench.report.layers_plot import has_layers, layer_pictures
+    from dgpbench.report.output_files import save_pictures
+    from dgpbench.report.run_files import choose
 
     kinds = _kinds(args.kind)
     units = choose(args.filters, results_to_read(args.results))

@@ -56,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
     if output is None:
         _write(sys.stdout, columns)
         return 0
-    from dgpbench.report.files import put, writing
+    from dgpbench.report.output_files import put, writing
 
     text = io.StringIO()
     _write(text, columns)
@@ -85,7 +85,7 @@ def _levels(text: str) -> list[float]:
 
 def _writable(output: str | None) -> Path | None:
     """The output file; UserError where it cannot be one, known before the work and not after."""
-    from dgpbench.report.files import output_folder
+    from dgpbench.report.output_files import output_folder
 
     if output is None:
         return None

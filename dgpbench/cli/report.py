@@ -28,7 +28,7 @@ def add_parser(subparsers) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.cli.registry import report_parts
-    from dgpbench.report.files import folder_of_files
+    from dgpbench.report.output_files import folder_of_files
     from dgpbench.report.page import pages
     from dgpbench.store.scan import scan
 

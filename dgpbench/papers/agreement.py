@@ -19,8 +19,8 @@ from dgpbench.papers.views import (
     state_notes,
     variant_blocks,
 )
-from dgpbench.report import missing
 from dgpbench.report.grid import Entry, Grid, Line, plain
+from dgpbench.report.result_table import missing_summary
 from dgpbench.report.rules import summarise
 
 HOW = (
@@ -70,7 +70,7 @@ def comparison(table: Table) -> Grid:
         tuple(lines),
         lambda: cell_frame(table),
         tuple(notes),
-        tuple(missing.summary(table.cells.values())),
+        tuple(missing_summary(table.cells.values())),
         variant_blocks(table),
     )
 

@@ -14,14 +14,13 @@ from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
 from dgpbench.papers.published import Published, find
 from dgpbench.papers.specs import Place, Spec
-from dgpbench.report import table
-from dgpbench.report.others import community
-from dgpbench.report.table import as_placed
+from dgpbench.report import result_table
+from dgpbench.report.result_table import as_placed, community
 from dgpbench.store.scan import Unit
 
 
 @dataclass
-class Cell(table.Cell):
+class Cell(result_table.Cell):
     """One place of a published table: ours by split, what failed or lacks, and what was published."""
 
     place: Place

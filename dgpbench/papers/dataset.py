@@ -21,9 +21,8 @@ from dgpbench.papers.published import (
     published_names,
 )
 from dgpbench.report.grid import Entry, Grid, Line, with_error
-from dgpbench.report.others import MARK, NOT_RERUN, community, not_recomputed
+from dgpbench.report.result_table import MARK, NOT_RERUN, by_split, community, not_recomputed
 from dgpbench.report.rules import summarise
-from dgpbench.report.table import by_split
 from dgpbench.store.scan import Unit
 
 ORIGINAL, STANDARDISED, PERCENT = "original", "standardised", "percent"

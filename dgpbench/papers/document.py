@@ -22,10 +22,10 @@ from dgpbench.papers.load import all_tables, tables_of
 from dgpbench.papers.overview import overview
 from dgpbench.papers.table import Table
 from dgpbench.papers.views import side_by_side
-from dgpbench.report.files import put, writing
 from dgpbench.report.grid import Grid, with_error
 from dgpbench.report.leaderboard import board
-from dgpbench.report.render.markdown import body
+from dgpbench.report.output_files import put, writing
+from dgpbench.report.render import markdown_table
 from dgpbench.store.scan import Unit
 
 TABLED, ALONE = ("compare", "side", "board"), ("counts", "overview")  # kinds of blocks: with a table, without
@@ -138,7 +138,7 @@ def _lines(words: Sequence[str], pages: Pages) -> str:
         "counts": lambda: counted(pages.every()),
         "overview": lambda: overview(pages.every(), Path("results")),
     }
-    return body(makers[kind]()) + "\n"
+    return markdown_table(makers[kind]()) + "\n"
 
 
 def _cells(text: str, begin: int, end: int, pages: Pages) -> str:

@@ -16,19 +16,17 @@ from dgpbench.papers.overview import overview
 from dgpbench.papers.published import citations
 from dgpbench.papers.table import Table
 from dgpbench.papers.views import side_by_side
-from dgpbench.report.calibration import calibration
-from dgpbench.report.comparison.fill import Comparison
+from dgpbench.report.comparison.compare_runs import Comparison
+from dgpbench.report.diagnostics import calibration, frontier
 from dgpbench.report.figures.picture import Nothing, Picture
 from dgpbench.report.figures.traces import trace_frame
-from dgpbench.report.frontier import frontier
 from dgpbench.report.grid import Grid, Line, plain
 from dgpbench.report.leaderboard import board
 from dgpbench.report.page.charts import group, training
-from dgpbench.report.page.frame import Part, told
-from dgpbench.report.page.links import Links
-from dgpbench.report.page.overview import CURVES, behaviour, table_charts
-from dgpbench.report.page.overview import overview as answer
-from dgpbench.report.render.html import render
+from dgpbench.report.page.frame import Links, Part, told
+from dgpbench.report.page.page_overview import CURVES, behaviour, table_charts
+from dgpbench.report.page.page_overview import overview as answer
+from dgpbench.report.render import to_html
 from dgpbench.report.significance import significance_grids
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
@@ -49,7 +47,7 @@ def part(
     html = papers(units, all_tables(units, results), results, links, tell, everything)
     sections = [("leaderboard", "Leaderboard", leaderboards(units, results)), ("papers", "Papers", html)]
     cited = [{"source": name, "reference": text} for name, text in citations().items()]
-    sources = render(plain("Published numbers", cited, name="sources"))
+    sources = to_html(plain("Published numbers", cited, name="sources"))
     return Part(sections, sources, _shipped(units, results) if everything else "")
 
 
@@ -74,7 +72,7 @@ def papers(
     everything: bool,
 ) -> str:
     """Return the overview, the tables and the figures: those with the user's runs, or `everything`."""
-    html = render(replace(overview(list(tables), results), notes=HOW_TO_READ))
+    html = to_html(replace(overview(list(tables), results), notes=HOW_TO_READ))
     shown = [table for table in tables if everything or _has_own(table)]
     for number, table in enumerate(shown, 1):
         tell(f"table {number} of {len(shown)}: {table.spec.name}")
@@ -148,11 +146,11 @@ def _table(table: Table, links: Links) -> str:
     state = f"ours {table.done} of {table.expected} splits" if begun else "no run"
     summary = f"<summary><b>{escape(' '.join((table.spec.name, *table.spec.chosen)))}</b> "
     summary += f"{escape(table.spec.title)} <small>{state}</small></summary>"
-    html = render(_prepared(side_by_side(table), name, links))
+    html = to_html(_prepared(side_by_side(table), name, links))
     if begun and not table.spec.chosen:
         html += _charts(table)
     for heading, grids in _further(table) if begun else ():
-        inside = "".join(render(replace(_prepared(g, name, links), missing=(), blocks=())) for g in grids)
+        inside = "".join(to_html(replace(_prepared(g, name, links), missing=(), blocks=())) for g in grids)
         html += f"<details><summary>{escape(heading)}</summary>{inside}</details>"
     is_open = " open" if _has_own(table) else ""
     return f'<details class="paper" id="t-{escape(name)}"{is_open}>{summary}{html}</details>'
@@ -192,11 +190,11 @@ def leaderboards(units: Sequence[Unit], results: Path) -> str:
             specs.load(spec.name, [name]) for name in spec.variants if spec.variants[name].get("better")
         ]
         first, *rest = tables_of([spec, *others], units, results)
-        html += render(board(first))
+        html += to_html(board(first))
         folds = [(table.title, board(table)) for table in rest]
         folds.append(("Accuracy against training seconds", frontier(first)))
         for number, (heading, grid) in enumerate(folds if first.done else ()):
-            inside = render(replace(grid, name=f"{spec.name}-fold{number}"))
+            inside = to_html(replace(grid, name=f"{spec.name}-fold{number}"))
             html += f"<details><summary>{escape(heading)}</summary>{inside}</details>"
     return html
 

@@ -17,14 +17,14 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import find_metric
 from dgpbench.papers.published import LOADER, dataset_names
-from dgpbench.report import table
+from dgpbench.report import result_table
 
 FOLDER = Path(__file__).resolve().parent / "specs"
 WORDS = FOLDER.parent / "words.yaml"  # tables by another number, and those without numbers
 
 
 @dataclass(frozen=True)
-class Place(table.Place):
+class Place(result_table.Place):
     """Place of one cell, with the published number beside it."""
 
     experiment: str | None = None  # its name; None where dgpbench has none
@@ -57,7 +57,7 @@ CELL_FIELDS = {
 
 
 @dataclass(frozen=True)
-class Spec(table.Spec):
+class Spec(result_table.Spec):
     """A published table: its cells by row and column, and how it is shown."""
 
     places: Mapping[tuple[str, str], Place]

@@ -14,9 +14,9 @@ from dgpbench.papers import cells as cells_module
 from dgpbench.papers.cells import Cell, Records, Variant
 from dgpbench.papers.published import Published, find
 from dgpbench.papers.specs import Spec, with_variant
-from dgpbench.report import table
+from dgpbench.report import result_table
+from dgpbench.report.result_table import COLUMNS
 from dgpbench.report.rules import Summary, summarise
-from dgpbench.report.table import COLUMNS
 from dgpbench.store.untrusted import parse_json, read_regular
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Explanation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table(table.Table):
+class Table(result_table.Table):
     """A published table with its cells filled."""
 
     spec: Spec

@@ -10,9 +10,17 @@ from dgpbench.papers.cells import Cell
 from dgpbench.papers.published import Published, citations
 from dgpbench.papers.table import Table
 from dgpbench.papers.verdict import verdict
-from dgpbench.report import missing
 from dgpbench.report.grid import Entry, Grid, Line, number, plain, with_error
-from dgpbench.report.others import MARK, NOT_RERUN, community, not_recomputed, others_note
+from dgpbench.report.result_table import (
+    MARK,
+    NOT_RERUN,
+    community,
+    few,
+    missing_summary,
+    not_recomputed,
+    others_note,
+    run_command,
+)
 from dgpbench.report.rules import (
     NON_GAUSSIAN,
     Difference,
@@ -23,7 +31,6 @@ from dgpbench.report.rules import (
     overlapping,
     summarise,
 )
-from dgpbench.report.table import few
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +102,7 @@ def cell_frame(table: Table) -> pd.DataFrame:
                 "verdict": result.kind if result else None,
                 "deciding_runs": result.runs if result else None,
                 "reason": cell.absent or "; ".join(f"split {k}: {v}" for k, v in cell.failed.items()),
-                "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
+                "command": run_command(cell, cell.missing[0]) if cell.missing else "",
             }
         )
     return pd.DataFrame(lines).astype({"n_expected": "Int64", "deciding_runs": "Int64"})
@@ -182,7 +189,7 @@ def side_by_side(table: Table, show: str = "both") -> Grid:
         tuple(lines),
         lambda: cell_frame(table),
         tuple(notes),
-        tuple(missing.summary(table.cells.values())),
+        tuple(missing_summary(table.cells.values())),
         variant_blocks(table),
     )
 
@@ -241,7 +248,7 @@ def _detail(cell: Cell, w: Summary | None) -> tuple[str, ...]:
     if cell.lacking:
         lines.append(f"splits {few(cell.lacking)} done without {cell.place.metric}; dgpbench rescore")
     if cell.missing:
-        command = missing.run_command(cell, cell.missing[0])
+        command = run_command(cell, cell.missing[0])
         lines.append(f"no record of splits {few(cell.missing)}: {command}")
     if w:
         lines.append(f"median Shapiro W {w.mean:.4f}")

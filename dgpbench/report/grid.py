@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.report.others import MARK
+from dgpbench.report.result_table import MARK
 
 if TYPE_CHECKING:
     import pandas as pd

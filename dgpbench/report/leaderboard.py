@@ -15,8 +15,7 @@ import numpy as np
 
 from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.grid import Entry, Grid, Line
-from dgpbench.report.others import others_note
-from dgpbench.report.table import Table
+from dgpbench.report.result_table import Table, others_note
 from dgpbench.store.seconds import training_seconds
 
 DRAWS = 2000

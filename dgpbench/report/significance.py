@@ -22,8 +22,7 @@ import pandas as pd
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.grid import Grid, plain
-from dgpbench.report.others import others_note
-from dgpbench.report.table import Table
+from dgpbench.report.result_table import Table, others_note
 
 ROPE = 0.01  # region of practical equivalence: smaller differences count as none (nat, or the table's unit)
 POWER = 0.8  # probability with which the detectable difference would be found

@@ -20,7 +20,7 @@ from dgpbench.gp.propagation import Preparation
 from dgpbench.gp.warp import WarpLayer
 from dgpbench.inference.dsvi import VI
 from dgpbench.inference.gradients import lower_bound
-from dgpbench.report.runs.alignment import distance
+from dgpbench.report.layers_plot import distance
 
 M = 6
 x = np.linspace(-2, 2, 301)

@@ -16,10 +16,9 @@ from dgpbench.papers.document import Pages
 from dgpbench.papers.specs import load, with_variant
 from dgpbench.papers.table import build
 from dgpbench.papers.views import side_by_side
-from dgpbench.report.calibration import calibration
-from dgpbench.report.comparison import view
-from dgpbench.report.comparison.fill import compare
-from dgpbench.report.frontier import frontier
+from dgpbench.report.comparison import comparison_views as view
+from dgpbench.report.comparison.compare_runs import compare
+from dgpbench.report.diagnostics import calibration, frontier
 from dgpbench.report.leaderboard import board
 from dgpbench.report.render import render
 from dgpbench.report.significance import significance_grids

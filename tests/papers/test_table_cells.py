@@ -16,7 +16,9 @@ from dgpbench.papers.cells import Records, cell_key
 from dgpbench.papers.load import load_tables, tables_of
 from dgpbench.papers.table import build
 from dgpbench.papers.views import rule_notes
-from dgpbench.report.missing import commands, run_command, summary
+from dgpbench.report.result_table import missing_commands as commands
+from dgpbench.report.result_table import missing_summary as summary
+from dgpbench.report.result_table import run_command
 from dgpbench.store.scan import scan
 
 ROOT = Path(__file__).resolve().parents[2]

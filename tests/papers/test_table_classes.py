@@ -9,7 +9,7 @@ from dgpbench.cli import main
 from dgpbench.papers import figures, specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.table import build
-from dgpbench.report.calibration import calibration
+from dgpbench.report.diagnostics import calibration
 from dgpbench.report.figures import calibration as calibration_figure
 
 HEART = ["protocol.train_fraction=0.63"]

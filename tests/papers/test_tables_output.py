@@ -21,9 +21,10 @@ from dgpbench.papers.agreement import comparison
 from dgpbench.papers.dataset import everything
 from dgpbench.papers.load import load_tables
 from dgpbench.papers.views import side_by_side
+from dgpbench.report import terminal
 from dgpbench.report.grid import number, with_error
-from dgpbench.report.render import render, terminal
-from dgpbench.report.render.latex import escape
+from dgpbench.report.render import escape_latex as escape
+from dgpbench.report.render import render
 from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit
 
@@ -343,7 +344,7 @@ def test_the_overview_has_begun_variants_with_experiments_of_their_own():
 
 def test_columns_of_words_begin_at_the_left_in_markdown():
     from dgpbench.report.grid import Entry, Grid, Line
-    from dgpbench.report.render.markdown import body
+    from dgpbench.report.render import markdown_table as body
 
     lines = [
         Line(("a",), (Entry("-2.1 (0.1)", "3/3"), Entry("DGP 2"), Entry("1,074 runs"), Entry(""))),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dgpbench.data import Split
-from dgpbench.report.runs.alignment import DRAWS, alignment_picture
+from dgpbench.report.layers_plot import DRAWS, alignment_picture
 
 
 def test_sequences_before_and_after_a_known_warp():

@@ -13,10 +13,10 @@ from scipy.stats import t as scipy_t
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
-from dgpbench.report.comparison import view
-from dgpbench.report.comparison.columns import columns_grid
-from dgpbench.report.comparison.fill import compare
-from dgpbench.report.comparison.latex import render as latex
+from dgpbench.report.comparison import comparison_views as view
+from dgpbench.report.comparison.compare_runs import compare
+from dgpbench.report.comparison.comparison_views import render
+from dgpbench.report.comparison.fairness import columns_grid
 from dgpbench.report.comparison.question import ask
 from dgpbench.report.rules import Summary
 from dgpbench.report.significance import OVER_DATASETS
@@ -242,12 +242,12 @@ def test_digits_follow_the_smallest_error():
 
 def test_latex_is_a_clean_table(tmp_path):
     full = [*sample(), plain_unit(DGP, "energy", 2, {"test_loglik": -0.6})]
-    text = latex(compare(WORDS, full))
+    text = render(compare(WORDS, full), "latex")
     assert "ours" not in text and "ublished" not in text and "3/3" not in text
     assert r"boston & \textbf{$-$2.20 (0.13)} & \textbf{$-$2.13 (0.21)} \\" in text
     assert r"win/tie/loss against sgp & -- & 5/0/1 \\" in text
     assert "% sgp: model sgp" in text and r"\toprule" in text and "over 3 splits" in text
-    partial = latex(compare(WORDS, sample()))
+    partial = render(compare(WORDS, sample()), "latex")
     assert r"energy $^\dagger$" in partial and "% note: 1 splits have not been run" in partial
     if shutil.which("pdflatex"):
         lines = [r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}", text, partial]

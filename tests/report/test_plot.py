@@ -14,8 +14,8 @@ from dgpbench.report.figures.log_ticks import MOST_TICKS, log_ticks
 from dgpbench.report.figures.picture import THEMES, Nothing, columns_for, legend_below
 from dgpbench.report.figures.traces import floor_of, trace_frame
 from dgpbench.report.page.run_charts import charts
+from dgpbench.report.run_files import choose
 from dgpbench.report.runs import panels as run_panels
-from dgpbench.report.runs.choose import choose
 from dgpbench.report.runs.picture import run_picture
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import write_unit
@@ -199,7 +199,7 @@ def test_samples_of_the_layers_have_the_moments_of_the_layers(tmp_path):
     from dgpbench.experiment import run_unit
     from dgpbench.models.base import create
     from dgpbench.models.inside import layer_samples
-    from dgpbench.report.runs.layers import has_layers, layer_picture
+    from dgpbench.report.layers_plot import has_layers, layer_picture
     from dgpbench.store import read
 
     paths = [f"paths.results={tmp_path / 'results'}", f"paths.datasets={tmp_path / 'datasets'}"]

@@ -19,7 +19,7 @@ from dgpbench.report.figures.frontier import near_range, quantity
 from dgpbench.report.figures.picture import MARKERS, THEMES, style_of
 from dgpbench.report.page import charts
 from dgpbench.report.page.frame import HERE, POLICY, vega
-from dgpbench.report.page.overview import lead, overview, tiles
+from dgpbench.report.page.page_overview import lead, overview, tiles
 
 BAD = "<img src=x onerror=alert(1)>"
 

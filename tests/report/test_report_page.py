@@ -17,11 +17,10 @@ from scipy.stats import norm
 
 from dgpbench.cli import main
 from dgpbench.report.comparison.methods import methods
-from dgpbench.report.page.board import board
-from dgpbench.report.page.frame import vega
-from dgpbench.report.page.links import Links
+from dgpbench.report.page.frame import Links, vega
+from dgpbench.report.page.method_board import board
 from dgpbench.report.page.run_charts import charts
-from dgpbench.report.page.runs import run_page
+from dgpbench.report.page.run_pages import run_page
 from dgpbench.store.reference import export
 from dgpbench.store.scan import scan
 from dgpbench.store.write import write_unit

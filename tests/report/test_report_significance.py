@@ -11,8 +11,7 @@ from dgpbench.errors import UserError
 from dgpbench.papers import specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.table import build
-from dgpbench.report.calibration import calibration, pit_bars
-from dgpbench.report.frontier import frontier_frame
+from dgpbench.report.diagnostics import calibration, frontier_frame, pit_bars
 from dgpbench.report.significance import (
     OVER_DATASETS,
     PRIOR_WEIGHT,

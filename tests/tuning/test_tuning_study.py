@@ -155,7 +155,7 @@ def test_refits_of_all_splits_are_one_column_beside_the_untuned(place):
 
 def test_refits_are_found_though_older_configs_lack_later_fields():
     from dgpbench.config.keys import complete
-    from dgpbench.report.comparison.tuned import refits
+    from dgpbench.report.comparison.compare_runs import refits
     from dgpbench.store.scan import Unit
 
     words = ["model=sgp", "dataset=energy"]

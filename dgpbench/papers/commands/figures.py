@@ -40,7 +40,7 @@ def words() -> list[str]:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.papers import figures
     from dgpbench.report.figures.picture import Nothing
-    from dgpbench.report.files import output_folder, writing
+    from dgpbench.report.output_files import output_folder, writing
     from dgpbench.store.scan import scan
 
     if args.list:
@@ -99,9 +99,9 @@ def _listed(args: argparse.Namespace) -> list[str]:
 def _layers(filters: list[str], args: argparse.Namespace) -> int:
     """The layers of runs, as `dgpbench plot --kind layers` draws them."""
     from dgpbench.api.fitted import layers_of
-    from dgpbench.report.files import save_pictures
-    from dgpbench.report.runs.choose import choose
-    from dgpbench.report.runs.layers import layer_pictures
+    from dgpbench.report.layers_plot import layer_pictures
+    from dgpbench.report.output_files import save_pictures
+    from dgpbench.report.run_files import choose
 
     if not filters:
         raise UserError("name the runs whose layers to draw, e.g. dgpbench figures layers dataset=step")

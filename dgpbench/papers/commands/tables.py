@@ -106,9 +106,9 @@ def main(args: argparse.Namespace) -> int:
     if wanted and "all" not in args.names and (args.compare or args.show == "published"):
         _check_published(tables)
     if args.missing:
-        from dgpbench.report.missing import commands
+        from dgpbench.report.result_table import missing_commands
 
-        for command in dict.fromkeys(c for table in tables for c in commands(table.cells.values())):
+        for command in dict.fromkeys(c for table in tables for c in missing_commands(table.cells.values())):
             print(command)
         return 0
     whole = args.all or args.compare or args.format != "table"
@@ -202,11 +202,11 @@ def _grids(table, args: argparse.Namespace) -> list:
 
         grids += significance_grids(table, args.against)
     if args.calibration:
-        from dgpbench.report.calibration import calibration
+        from dgpbench.report.diagnostics import calibration
 
         grids.append(calibration(table))
     if args.frontier:
-        from dgpbench.report.frontier import frontier
+        from dgpbench.report.diagnostics import frontier
 
         grids.append(frontier(table))
     if args.compare:
@@ -235,7 +235,7 @@ def _overview(tables: list, folder: Path, compared_only: bool) -> list:
 
 def _print(grids: list, name: str) -> None:
     if name == "table":
-        from dgpbench.report.render.terminal import show
+        from dgpbench.report.terminal import show
 
         for i, grid in enumerate(grids):
             if i:

@@ -17,7 +17,7 @@ from dgpbench.papers import specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.table import Table, build
 from dgpbench.report.figures.picture import Nothing, Picture, PictureSpec
-from dgpbench.report.others import others_note
+from dgpbench.report.result_table import others_note
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
 

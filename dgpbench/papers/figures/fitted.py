@@ -129,7 +129,7 @@ def sequences_picture(spec, units) -> Picture:
     """Sequences aligned by monotone warps (figure D1 of Ustyuzhaninov et al.), of a run with its
     parameters."""
     from dgpbench.api.fitted import layers_of
-    from dgpbench.report.runs.layers import layer_picture
+    from dgpbench.report.layers_plot import layer_picture
 
     reason = ""
     for unit in units:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from dgpbench.config.protocol import is_trial
 from dgpbench.evaluate.metric_table import Metric
-from dgpbench.report.comparison.fill import Comparison
-from dgpbench.report.comparison.tuned import tuned_names
-from dgpbench.report.table import Cell, Place, Spec, Table
+from dgpbench.report.comparison.compare_runs import Comparison, tuned_names
+from dgpbench.report.result_table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label, differences
 from dgpbench.store.scan import Unit
 

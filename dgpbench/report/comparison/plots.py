@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dgpbench.evaluate.metric_table import LOGLIK, find_metric
-from dgpbench.report.comparison.fill import Comparison
+from dgpbench.report.comparison.compare_runs import Comparison
 from dgpbench.report.comparison.methods import Method, as_comparison, commonest_protocol, methods
 from dgpbench.report.figures import calibration, dots, frontier, ranks, traces
 from dgpbench.report.figures.picture import Nothing, Picture, PictureSpec

@@ -18,7 +18,7 @@ from dgpbench.report.figures.picture import (
     side_label,
     style_of,
 )
-from dgpbench.report.table import Table
+from dgpbench.report.result_table import Table
 
 COLUMNS = 4
 

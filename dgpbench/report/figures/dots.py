@@ -9,7 +9,7 @@ import numpy as np
 
 from dgpbench.report.figures.frontier import near_range, quantity
 from dgpbench.report.figures.picture import Nothing, Picture, columns_for, panel_each
-from dgpbench.report.table import Table
+from dgpbench.report.result_table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dgpbench.evaluate.metric_table import known_metrics
+from dgpbench.report.diagnostics import frontier_frame
 from dgpbench.report.figures.log_ticks import plain_log_ticks
 from dgpbench.report.figures.picture import (
     Nothing,
@@ -18,8 +19,7 @@ from dgpbench.report.figures.picture import (
     side_label,
     style_of,
 )
-from dgpbench.report.frontier import frontier_frame
-from dgpbench.report.table import Table
+from dgpbench.report.result_table import Table
 
 COLUMNS = 4
 FAR = 5.0  # distances between the quartiles beyond which a value is drawn at the edge, with its number

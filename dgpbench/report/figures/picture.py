@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dgpbench.report.files import put
+from dgpbench.report.output_files import put
 
 if TYPE_CHECKING:
     import pandas as pd

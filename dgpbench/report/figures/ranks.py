@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.result_table import Table
 from dgpbench.report.significance import LEAST_SETS, rank_groups
-from dgpbench.report.table import Table
 
 
 def picture(spec, table: Table) -> Picture:

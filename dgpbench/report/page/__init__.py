@@ -1,21 +1,25 @@
-"""The report: a page that begins with the user's runs and goes on to the papers; a page for each run."""
+"""The report: a page that begins with the user's runs and continues with the papers; a page for each run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+import pandas as pd
+
+from dgpbench import __version__
 from dgpbench.config.protocol import is_trial
 from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.comparison.methods import as_comparison, common_settings, methods
 from dgpbench.report.comparison.plots import most_run
-from dgpbench.report.page.board import board
-from dgpbench.report.page.frame import Part, frame, told
-from dgpbench.report.page.links import Links
-from dgpbench.report.page.overview import behaviour, overview
-from dgpbench.report.page.provenance import provenance
-from dgpbench.report.page.runs import MOST, latest, run_list, run_pages
+from dgpbench.report.grid import plain
+from dgpbench.report.page.frame import Links, Part, frame, told
+from dgpbench.report.page.method_board import board
+from dgpbench.report.page.page_overview import behaviour, overview
+from dgpbench.report.page.run_pages import MOST, latest, run_list, run_pages
+from dgpbench.report.render import to_html
 from dgpbench.store.scan import Unit
 from dgpbench.store.summary import usual_metrics
 
@@ -87,3 +91,39 @@ def _own(own: Sequence[Unit], links: Links) -> list[tuple[str, str, str]]:
     if compared and (more := behaviour(compared[0], "own")):
         parts.append(("curves", "Calibration and training", more))
     return [*parts, ("single", "Single runs", run_list(own, links))]
+
+
+def provenance(units: Sequence[Unit]) -> str:
+    """Return a table of the records' facts, counted."""
+    records = [unit.record for unit in units]
+    places = Counter(_place(unit) for unit in units)
+    facts = {
+        "records": [f"{name}: {count}" for name, count in sorted(places.items())],
+        "status": _counted(record["status"] for record in records),
+        "finished": _span([record["finished"] for record in records]),
+        "git commit": _counted((record["git_commit"] or "unknown")[:10] for record in records),
+        "device": _counted(
+            f"{record['device']}, threads: {record['threads'] or 'not recorded'}" for record in records
+        ),
+        **{
+            name: _counted(record["versions"].get(name, "unknown") for record in records)
+            for name in sorted({key for record in records for key in record["versions"]})
+        },
+        "this page": [f"dgpbench {__version__}"],
+    }
+    lines = [{"what": name, "found": "; ".join(values)} for name, values in facts.items() if values]
+    return to_html(plain("Records", pd.DataFrame(lines), name="records"))
+
+
+def _counted(values: Iterable) -> list[str]:
+    return [f"{name} ({count})" for name, count in Counter(map(str, values)).most_common(8)]
+
+
+def _span(times: list[str]) -> list[str]:
+    return [f"{min(times)} to {max(times)}"] if times else []
+
+
+def _place(unit: Unit) -> str:
+    if unit.is_community:
+        return f"community {unit.path.name} (consistent, not re-run)"
+    return f"reference {unit.path.name}" if unit.is_reference else "own results"

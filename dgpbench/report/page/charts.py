@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dgpbench.report.diagnostics import frontier_frame
 from dgpbench.report.figures.calibration import curves, reliability_curves
 from dgpbench.report.figures.frontier import near_range
 from dgpbench.report.figures.log_ticks import log_ticks
 from dgpbench.report.figures.traces import LABELS, smooth, view_of
-from dgpbench.report.frontier import frontier_frame
 from dgpbench.report.leaderboard import board
+from dgpbench.report.result_table import Table
 from dgpbench.report.runs.panels import thin
-from dgpbench.report.table import Table
 
 POINTS = 120  # drawn of a training curve
 MOST_LINES = 5  # curves of one model in one panel

@@ -1,17 +1,19 @@
-"""The frame of a page: head, style and scripts. Pages load nothing from the network."""
+"""The frame of a page: head, style, scripts and links. Pages load nothing from the network."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
 from dgpbench.report.figures.picture import THEMES
+from dgpbench.store.scan import Unit
 
 HERE = Path(__file__).resolve().parent
 LIBRARY = "vega.js"  # the copy of Vega that pages of runs share
@@ -123,3 +125,27 @@ def _palette() -> str:
     )
     system = f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark} }} }}"
     return f":root {{ {light} }}\n{system}\n:root[data-theme=dark] {{ {dark} }}"
+
+
+FOLDER = "runs"  # of the pages of single runs, beside index.html
+
+
+class Links:
+    """Links from index.html in `output`; `pages` are the keys of runs with a page of their own."""
+
+    def __init__(self, output: Path, pages: Collection[str] = ()) -> None:
+        self.output, self.pages = output, frozenset(pages)
+
+    def of(self, unit: Unit) -> str:
+        """The page of a run, or its record."""
+        key = unit.record["key"]
+        return page_name(key) if key in self.pages else self.relative(str(unit.path))
+
+    def relative(self, path: str) -> str:
+        """A path as index.html sees it."""
+        return os.path.relpath(path, self.output)
+
+
+def page_name(key: str) -> str:
+    """The file of a run's page, from the report's folder."""
+    return f"{FOLDER}/{key[:12]}.html"

@@ -8,7 +8,7 @@ import numpy as np
 
 from dgpbench.report.figures.traces import trace_frame
 from dgpbench.report.page.charts import Chart, Rows, spec_of, tips_of, training
-from dgpbench.report.runs.kept import draws_over_x, predictions_of
+from dgpbench.report.run_files import draws_over_x, predictions_of
 from dgpbench.report.runs.panels import bands, by_mean, filled, pit_shares, recorded_pit, thin
 from dgpbench.store.scan import Unit
 

@@ -11,8 +11,8 @@ import pandas as pd
 
 from dgpbench.config.schema import NUMBERS
 from dgpbench.report.figures.picture import Nothing, Picture, panel_each
+from dgpbench.report.run_files import draws_over_x, predictions_of, trace_of
 from dgpbench.report.runs import panels as run_panels
-from dgpbench.report.runs.kept import draws_over_x, predictions_of, trace_of
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.scan import Unit
 

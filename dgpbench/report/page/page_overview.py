@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dgpbench.report.comparison.fill import Comparison, logarithms
+from dgpbench.report.comparison.compare_runs import Comparison, logarithms
 from dgpbench.report.figures.frontier import quantity
 from dgpbench.report.figures.traces import trace_frame
 from dgpbench.report.leaderboard import board, by_dataset, intervals
 from dgpbench.report.page import charts
 from dgpbench.report.page.charts import Chart, group
-from dgpbench.report.table import Table
+from dgpbench.report.result_table import Table
 
 SCORES = "Dot: mean over splits; thick line: standard error; thin line: 95 % interval (Student's t)."
 RANKS = "Ranks among the models that ran on the same split, with 95 % bootstrap intervals."

@@ -8,8 +8,7 @@ from html import escape
 import yaml
 
 from dgpbench.progress import metric_rows, times
-from dgpbench.report.page.frame import LIBRARY, frame, vega
-from dgpbench.report.page.links import FOLDER, Links, page_name
+from dgpbench.report.page.frame import FOLDER, LIBRARY, Links, frame, page_name, vega
 from dgpbench.report.page.run_charts import charts
 from dgpbench.report.runs.picture import run_name
 from dgpbench.store.differences import command, dataset_label, differences

@@ -1,4 +1,4 @@
-"""A comparison as grids: the table, what its columns are, ranks, and paired tests."""
+"""A comparison as grids and text: the table, its columns, ranks and paired tests."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ from statistics import fmean
 
 import pandas as pd
 
+from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import LOGLIK
 from dgpbench.evaluate.metrics import LOGLIK_KDE
-from dgpbench.report import missing
-from dgpbench.report.comparison.columns import columns_grid, in_words, training_seconds
-from dgpbench.report.comparison.fair import DIFFERENT, marks, uneven
-from dgpbench.report.comparison.fill import Comparison, logarithms
+from dgpbench.report import render as renderers
+from dgpbench.report.comparison.compare_runs import Comparison, logarithms
+from dgpbench.report.comparison.fairness import (
+    DIFFERENT,
+    columns_grid,
+    in_words,
+    marks,
+    training_seconds,
+    uneven,
+)
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
-from dgpbench.report.others import others_note
+from dgpbench.report.result_table import Cell, few, missing_summary, others_note, run_command
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import (
     LEAST_SETS,
@@ -26,7 +33,6 @@ from dgpbench.report.significance import (
     paired,
     rank_groups,
 )
-from dgpbench.report.table import Cell, few
 
 BOLD = "bold: error bars overlap those of the best"
 NO_LOGLIK = "{}: predicts by draws, which have no {}; --metric {} is there for all"
@@ -66,7 +72,7 @@ def main_grid(comparison: Comparison) -> Grid:
         tuple(lines),
         frame(comparison),
         tuple(notes),
-        tuple(missing.summary(table.cells.values())),
+        tuple(missing_summary(table.cells.values())),
         hint="--run runs it all, or:",
     )
 
@@ -130,7 +136,7 @@ def shown(summary: Summary, digits: int) -> str:
 def _detail(cell: Cell) -> tuple[str, ...]:
     lines = [f"split {split} {text}" for split, text in cell.failed.items()]
     if cell.missing:
-        lines.append(f"no record of splits {few(cell.missing)}: {missing.run_command(cell, cell.missing[0])}")
+        lines.append(f"no record of splits {few(cell.missing)}: {run_command(cell, cell.missing[0])}")
     return (*lines, *([f"config {cell.config_key[:8]}"] if cell.config_key else []))
 
 
@@ -232,7 +238,7 @@ def frame(comparison: Comparison) -> pd.DataFrame:
                 "seconds": fmean(wall) if wall else None,
                 **in_words(config),
                 "config_key": cell.config_key,
-                "command": missing.run_command(cell, cell.missing[0]) if cell.missing else "",
+                "command": run_command(cell, cell.missing[0]) if cell.missing else "",
             }
         )
     return pd.DataFrame(lines)
@@ -259,3 +265,35 @@ def paper_grid(comparison: Comparison) -> Grid:
 def _for_paper(entry: Entry, even: bool) -> Entry:
     done = entry.count.partition("/")[0]
     return replace(entry, count="" if even or "/" not in entry.count else done)
+
+
+FORMATS = ("markdown", "latex", "csv", "html")
+
+
+def render(comparison: Comparison, name: str) -> str:
+    """Return the comparison in the format of that name; of CSV its first table alone."""
+    if name not in FORMATS:
+        raise UserError(f"no format '{name}'; allowed: {', '.join(FORMATS)}")
+    if name == "latex":
+        return _latex(comparison)
+    found = grids(comparison)
+    if name == "html":
+        from dgpbench.report.page.frame import standalone
+
+        return standalone(comparison.metric.title, "".join(map(renderers.to_html, found)))
+    return "\n".join(renderers.render(grid, name) for grid in (found[:1] if name == "csv" else found))
+
+
+def _latex(comparison: Comparison) -> str:
+    """Return a booktabs table with caption and label; settings, budgets and marks are comments."""
+    lines = []
+    for line in columns_grid(comparison).data.to_dict("records"):
+        column = line.pop("column")
+        known = {name: v for name, v in line.items() if v not in ("", None) and v == v}
+        facts = [f"{name} {v:.3g}" if isinstance(v, float) else f"{name} {v}" for name, v in known.items()]
+        lines.append(f"{column}: {', '.join(facts)}")
+    lines += [f"note: {text}" for text in marks(comparison)]
+    if lacking := sum(len(cell.missing) for cell in comparison.table.cells.values()):
+        lines.append(f"note: {lacking} splits have not been run")
+    comments = "".join(f"% {' '.join(line.split())}\n" for line in lines)
+    return comments + renderers.to_latex(paper_grid(comparison))

@@ -1,14 +1,17 @@
-"""Tables: rows by columns of cells, each cell the records of one config."""
+"""Tables of records: rows by columns of cells, and the commands for missing runs.
+
+Each cell holds the records of one config.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple
 
 from dgpbench.evaluate.metrics import SHAPIRO
-from dgpbench.report.others import community
 from dgpbench.report.rules import Summary, summarise
 from dgpbench.store.scan import Unit
 
@@ -235,3 +238,98 @@ class Table:
 def few(splits: Sequence[int]) -> str:
     """'0, 1, 2', of more than five the first and how many there are."""
     return ", ".join(map(str, splits[:5])) + (f", ... ({len(splits)} in all)" if len(splits) > 5 else "")
+
+
+MARK = "‡"
+NOT_RERUN = "consistent, not re-run"
+SHOWN_CELLS = 12
+
+
+def community(units: Iterable[Unit]) -> list[Unit]:
+    """Those that come from results/community/."""
+    return [unit for unit in units if unit.is_community]
+
+
+def not_recomputed(units: Iterable[Unit]) -> str:
+    """', metrics not recomputed', with how many if not of all; nothing if all were."""
+    found = community(units)
+    bare = sum(not unit.is_recomputed for unit in found)
+    if not bare:
+        return ""
+    return f", metrics{'' if bare == len(found) else f' of {bare}'} not recomputed"
+
+
+def others_note(cells: Mapping[tuple[str, str], Cell]) -> list[str]:
+    """What the mark means and which cells have it; nothing where none has."""
+    told = [
+        f"{row} {column} ({cell.community} of {len(cell.units)} records{not_recomputed(cell.units)})"
+        for (row, column), cell in cells.items()
+        if cell.community
+    ]
+    if not told:
+        return []
+    more = len(told) - SHOWN_CELLS
+    named = "; ".join(told[:SHOWN_CELLS]) + (f"; and {more} more cells" if more > 0 else "")
+    return [f"{MARK}: with records of others from results/community/, {NOT_RERUN}: {named}"]
+
+
+SHOWN_SPLITS = 4  # one by one in a command; more are a range
+
+
+def run_command(cell: Cell, split: int) -> str:
+    """The command of one unit."""
+    place = cell.place
+    if place.command:
+        return place.command
+    return " ".join(["dgpbench run", *_settings(cell), f"dataset={place.dataset}", f"split={split}"])
+
+
+def sweep_command(cells: Sequence[Cell]) -> str:
+    """The command of all that is missing in cells of one experiment; a sweep leaves out what is done."""
+    datasets = ",".join(dict.fromkeys(cell.place.dataset for cell in cells if cell.place.dataset))
+    splits = sorted({split for cell in cells for split in cell.missing})
+    chosen = cells[0].place.splits or cells[0].wanted is not None  # not simply all splits of the protocol
+    few = [_split_word(splits)] if chosen or len(splits) < (cells[0].expected or 0) else []
+    return " ".join(["dgpbench sweep", *_settings(cells[0]), f"dataset={datasets}", *few])
+
+
+def _split_word(splits: Sequence[int]) -> str:
+    """split=3,7 or, of many that follow each other, 'split=range(3,20)'."""
+    first, last = splits[0], splits[-1]
+    if len(splits) > SHOWN_SPLITS and len(splits) == last - first + 1:
+        return quote(f"split=range({first},{last + 1})")
+    return f"split={','.join(map(str, splits))}"
+
+
+def missing_commands(cells: Iterable[Cell]) -> list[str]:
+    """Commands for every unit that is neither done nor failed, ready for a shell."""
+    return [_one_for_all(group) for group in _groups(cells)]
+
+
+def missing_summary(cells: Iterable[Cell]) -> list[str]:
+    """One line per command: columns that lack something, how many runs in how many cells, what makes them."""
+    lines = []
+    for group in _groups(cells):
+        columns = ", ".join(dict.fromkeys(cell.place.column for cell in group))
+        units = len({(cell.place.dataset, split) for cell in group for split in cell.missing})
+        lines.append(f"{columns}: {units} in {len(group)} cells, {_one_for_all(group)}")
+    return lines
+
+
+def _one_for_all(group: Sequence[Cell]) -> str:
+    return run_command(group[0], 0) if group[0].place.command else sweep_command(group)
+
+
+def _groups(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Cells that lack something, together where one sweep serves them all: columns may share their runs."""
+    found: dict[tuple, list[Cell]] = {}
+    for cell in cells:
+        if cell.missing:
+            place = cell.place
+            found.setdefault((place.words, place.config_dirs, place.command), []).append(cell)
+    return list(found.values())
+
+
+def _settings(cell: Cell) -> list[str]:
+    folders = [word for folder in cell.place.config_dirs for word in ("--config-dir", folder)]
+    return [quote(word) for word in (*folders, *cell.place.words)]

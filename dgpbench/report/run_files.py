@@ -1,4 +1,4 @@
-"""Runs by what a user says of them: a folder, a record, the first digits of a key, or field=value words."""
+"""Choose runs by what a user writes, and read the predictions, draws and trace that were kept of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from dgpbench.errors import UserError
+from dgpbench.store import read
 from dgpbench.store.filters import select
 from dgpbench.store.layout import RECORD
 from dgpbench.store.scan import Unit, read_record, scan
@@ -47,3 +50,35 @@ def _in_folder(word: str) -> Unit | None:
     except (ValueError, OSError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
     return Unit(record, folder / RECORD) if record else None
+
+
+def predictions_of(unit: Unit) -> tuple[dict[str, np.ndarray], str]:
+    """Columns of the predictions, of several outputs the first; or none, and why."""
+    try:
+        columns = read.predictions(unit)
+    except UserError as error:
+        return {}, str(error)
+    if "output" not in columns or not columns["output"].any():
+        return columns, ""
+    first = columns["output"] == 0
+    return {name: values[first] for name, values in columns.items()}, "several outputs: the first is drawn"
+
+
+def draws_over_x(unit: Unit) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """x (R,), observations (R,) and draws (R, n) of the kept rows, of several outputs the first; None where
+    there is not one input, or nothing was kept."""
+    if unit.record["sizes"].get("inputs") != 1:
+        return None
+    try:
+        kept = read.draws(unit)
+    except UserError:
+        return None
+    first = kept["output"] == 0
+    return kept["x"][first, 0], kept["y"][first], kept["draws"][first]
+
+
+def trace_of(record: dict) -> list[list]:
+    """Step, seconds and bound of each entry of the trace, the last two None where they are not known. Entries
+    without a step or with fewer numbers, as others may have written them, are left out."""
+    trace = record["training"].get("trace") or ()
+    return [line[:3] for line in trace if len(line) >= 3 and line[0] is not None]

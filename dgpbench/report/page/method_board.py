@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from html import escape
 
 from dgpbench.evaluate.metric_table import LOGLIK, find_metric, known_metrics
+from dgpbench.report.comparison.comparison_views import decimals, shown
 from dgpbench.report.comparison.methods import Method, commonest_protocol
-from dgpbench.report.comparison.view import decimals, shown
-from dgpbench.report.page.links import Links
+from dgpbench.report.page.frame import Links
+from dgpbench.report.result_table import by_split
 from dgpbench.report.rules import summarise
-from dgpbench.report.table import by_split
 from dgpbench.store.scan import Unit
 from dgpbench.store.summary import usual_metrics
 
