@@ -16,7 +16,7 @@ from collections import Counter
 import numpy as np
 from scipy.stats import ttest_1samp
 
-from dgpbench.data.splits import shuffle_rows
+from dgpbench.data.split import shuffle_rows
 from dgpbench.report.significance import Resampled, signed_rank_posterior, wilcoxon
 
 SPLITS = (3, 5, 10, 20)

@@ -31,7 +31,7 @@ def run(name: str, args: argparse.Namespace, folder: Path, note: Note) -> int:
     """Make a study and write NAME.json, NAME.csv, NAME.md (and NAME.png) into the folder."""
     from rich.console import Console
 
-    from dgpbench.data.files import write_json
+    from dgpbench.data.atomic_files import write_json
 
     folder.mkdir(parents=True, exist_ok=True)
     found = STUDIES[name](args, folder, note)

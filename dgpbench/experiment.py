@@ -21,7 +21,7 @@ from dgpbench.config.protocol import is_trial, num_splits
 from dgpbench.config.refusals import SAMPLED, burn_in_and_thinning
 from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names
-from dgpbench.data.transform import Transform
+from dgpbench.data.scaling import Transform
 from dgpbench.engine.context import RunContext, Silent, StopRule
 from dgpbench.errors import (
     DISK_FAULTS,

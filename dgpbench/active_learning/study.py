@@ -122,7 +122,7 @@ def _configs(overrides: Sequence[str], config_dirs: Sequence[str | Path]) -> lis
 
 
 def _run_curve(cfg: dict, initial: int, iterations: int, select: str, pool: str, tell: Tell) -> Curve:
-    from dgpbench.data.load import load_split
+    from dgpbench.data.loader import load_split
     from dgpbench.models.base import check_task, create
 
     split = load_split(cfg)

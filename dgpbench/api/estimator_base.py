@@ -19,10 +19,9 @@ from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.refusals import FIDELITIES, OURS, section_of, unused_sections
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
-from dgpbench.data.files import atomic_file
-from dgpbench.data.scaling import moments, scale, scale_targets
+from dgpbench.data.atomic_files import atomic_file
+from dgpbench.data.scaling import Transform, moments, scale, scale_targets, separate
 from dgpbench.data.split import Split
-from dgpbench.data.transform import Transform, separate
 from dgpbench.errors import UserError, message
 from dgpbench.models.base import Model, create
 from dgpbench.models.refusals import ANY, refuse_split

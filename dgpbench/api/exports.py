@@ -48,7 +48,7 @@ def _parquet(units: Sequence[Unit], path: Path) -> int:
     import pyarrow.parquet as pq
 
     from dgpbench.api.frame import frame
-    from dgpbench.data.files import atomic_file
+    from dgpbench.data.atomic_files import atomic_file
 
     units = sorted(units, key=lambda unit: unit.record["key"])
     table = frame(units)

@@ -17,8 +17,8 @@ import numpy as np
 from dgpbench.api.distribution import Distribution, check_levels, exact_quantiles
 from dgpbench.config.budget import budget_of, planned_steps
 from dgpbench.data.prepare import Recipe
+from dgpbench.data.scaling import Transform, separate
 from dgpbench.data.split import Split
-from dgpbench.data.transform import Transform, separate
 from dgpbench.engine.context import RunContext, Silent, StopRule
 from dgpbench.errors import Diverged, Interrupted, UserError
 from dgpbench.evaluate.evaluation import chunk_rows, chunk_seed
@@ -392,7 +392,7 @@ def _joined(arrays: Sequence[np.ndarray], empty: tuple[int, ...]) -> np.ndarray:
 def _from_data(unit: Unit) -> Transform:
     """The scaling of a run from before it was stored: made again from its data."""
     from dgpbench.config import compose
-    from dgpbench.data.load import load_split
+    from dgpbench.data.loader import load_split
 
     paths = compose()["paths"] | {"results": os.fspath(unit.folder)}
     split = load_split(unit.record["config"] | {"paths": paths})
@@ -406,7 +406,7 @@ def model_and_split(unit: Unit) -> tuple[GPModel, Split]:
 
     Raises `Nothing` where the data are others now, and UserError if the parameters were not kept.
     """
-    from dgpbench.data.load import load_split
+    from dgpbench.data.loader import load_split
     from dgpbench.report.figures.picture import Nothing
 
     config = unit.record["config"]

@@ -139,7 +139,7 @@ def run(
 def _with_data(overrides: Sequence[str], data: pd.DataFrame) -> tuple[str, ...]:
     """Return the overrides, with the file in which the data are stored now."""
     from dgpbench.config import compose
-    from dgpbench.data.readers.table import store_frame
+    from dgpbench.data.readers.file_table import store_frame
     from dgpbench.errors import UserError
 
     given = {text.partition("=")[0].lstrip("+"): text.partition("=")[2] for text in overrides}

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from dgpbench.cli.arguments import add_config_dir
-from dgpbench.data import overview
+from dgpbench.data import inventory
 from dgpbench.data.catalogue import own_entries
 
 
@@ -33,15 +33,15 @@ def add_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> int:
-    paths, own = overview.default_paths(args.datasets, args.mirror), own_entries(args.config_dir)
+    paths, own = inventory.default_paths(args.datasets, args.mirror), own_entries(args.config_dir)
     if args.data_verb == "list":
         return _list(paths, own)
     if args.data_verb == "show":
-        print(overview.show_text(args.name, paths, own))
+        print(inventory.show_text(args.name, paths, own))
         return 0
     if args.data_verb == "fetch":
-        return _report(overview.fetch(args.names, paths, print, own), "fetched")
-    return _report(overview.verify(paths, print), "sound", empty=f"nothing is cached in {paths['datasets']}")
+        return _report(inventory.fetch(args.names, paths, print, own), "fetched")
+    return _report(inventory.verify(paths, print), "sound", empty=f"nothing is cached in {paths['datasets']}")
 
 
 def _list(paths: dict, own: dict) -> int:
@@ -59,7 +59,7 @@ def _list(paths: dict, own: dict) -> int:
         ("what", False),
     ):
         table.add_column(title, justify="right" if right else "left", no_wrap=True)
-    rows = overview.list_rows(paths, own)
+    rows = inventory.list_rows(paths, own)
     for row in rows:
         table.add_row(
             row["name"],

@@ -39,7 +39,7 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.config import compose
     from dgpbench.config.budget import budget_of, planned_steps
-    from dgpbench.data.load import load_split
+    from dgpbench.data.loader import load_split
 
     if not args.seconds > 0:
         raise UserError(f"--seconds must be positive, not {args.seconds:g}")

@@ -39,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     levels = _levels(args.quantiles)
     output = _writable(args.output)
     from dgpbench.api.fitted import load
-    from dgpbench.data.new_rows import read_inputs, read_prepared
+    from dgpbench.data.readers.user_file import read_inputs, read_prepared
 
     fitted = load(args.run, args.results, args.allow_model)
     path = Path(args.file).expanduser()

@@ -97,7 +97,7 @@ def _finished(cfg: dict, given: Sequence[str], folders: Sequence[Path]) -> dict:
     free = dataset.get("prepare") == "auto" and dataset["task"] == "regression"
     free = free and not any(word.startswith("dataset.task=") for word in given)
     if dataset["task"] == "auto" or free:
-        from dgpbench.data.readers.user_labels import infer_task
+        from dgpbench.data.labels import infer_task
 
         dataset["task"] = infer_task(dataset, cfg["paths"])
     if method := cfg["model"].get("trained_by") or ("exact" if cfg["model"].get("closed_form") else None):

@@ -9,12 +9,12 @@ _HOME = {
     "Entry": "catalogue",
     "entry_from_config": "catalogue",
     "Split": "split",
-    "load_split": "load",
+    "load_split": "loader",
     "load_data": "cache",
-    "list_rows": "overview",
-    "show_text": "overview",
-    "fetch": "overview",
-    "verify": "overview",
+    "list_rows": "inventory",
+    "show_text": "inventory",
+    "fetch": "inventory",
+    "verify": "inventory",
 }
 __all__ = sorted(_HOME)
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dgpbench.data import arrays
+from dgpbench.data.atomic_files import (
+    make_folder,
+    probe_file,
+    publish,
+    read_json,
+    sha256_file,
+    temporary_name,
+    write_json,
+    writing,
+)
 from dgpbench.data.catalogue import Entry, Source
-from dgpbench.data.files import make_folder, probe_file, read_json, sha256_file, write_json, writing
-from dgpbench.data.readers.formats import read_rows
+from dgpbench.data.readers.source_formats import read_rows
 from dgpbench.data.scaling import LARGEST
-from dgpbench.data.sources.chain import Note, obtain, silent
+from dgpbench.data.sources import Note, obtain, silent
 from dgpbench.errors import UserError
 
 READER_VERSION = 1  # raise when a reader's numbers change: caches written before are read anew
@@ -35,7 +44,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CacheSpec:
     """Recipe of a parsed cache: its folder, the keys it may carry, and the function that makes it."""
 
     folder: Path
@@ -51,23 +60,23 @@ def key_of(value: Any) -> str:
 def load_data(entry: Entry, paths: dict, note: Note = silent) -> Data:
     """The parsed dataset: from the cache when it is whole, else read from its source and cached."""
     if entry.on_demand:
-        from dgpbench.data.generated.on_demand import load
+        from dgpbench.data.synthetic import load
 
         return load(entry)
     return load_recipe(recipe_of(entry, paths), entry.name, note)
 
 
-def load_recipe(recipe: Recipe, name: str, note: Note = silent) -> Data:
+def load_recipe(recipe: CacheSpec, name: str, note: Note = silent) -> Data:
     meta, problem = check_cache(recipe)
     if problem:
         note(f"{name}: the cached copy in {recipe.folder} {problem}; reading the source again")
     if meta is None:
         meta = _build(recipe, name, note)
-    X, Y = (arrays.open_array(recipe.folder / f) for f in ("X.npy", "Y.npy"))
+    X, Y = (open_array(recipe.folder / f) for f in ("X.npy", "Y.npy"))
     return Data(X, Y, meta["data_hash"], meta)
 
 
-def check_cache(recipe: Recipe) -> tuple[dict | None, str | None]:
+def check_cache(recipe: CacheSpec) -> tuple[dict | None, str | None]:
     """(meta, None) when usable; (None, None) when there is none; (None, what is wrong) when it is damaged.
 
     The check is cheap, sizes and a probe of the bytes: `dgpbench data verify` hashes every value.
@@ -84,12 +93,12 @@ def check_cache(recipe: Recipe) -> tuple[dict | None, str | None]:
     return meta, None
 
 
-def _build(recipe: Recipe, name: str, note: Note) -> dict:
+def _build(recipe: CacheSpec, name: str, note: Note) -> dict:
     blocks, key, origin = recipe.make(note)
     make_folder(recipe.folder)
     with writing(recipe.folder):
         (recipe.folder / "meta.json").unlink(missing_ok=True)
-        meta = arrays.write_arrays(_bounded(blocks, origin.get("file") or name), recipe.folder)
+        meta = write_arrays(_bounded(blocks, origin.get("file") or name), recipe.folder)
         _check_expected(meta, recipe.expect, name, origin)
         meta |= {"format": 1, "key": key, "name": name, "origin": origin}
         if table := origin.get("table"):
@@ -143,16 +152,16 @@ def _check_expected(meta: dict, expect: dict, name: str, origin: dict) -> None:
         )
 
 
-def recipe_of(entry: Entry, paths: dict, row_number: bool = False) -> Recipe:
+def recipe_of(entry: Entry, paths: dict, row_number: bool = False) -> CacheSpec:
     """Recipe of an entry; with `row_number`, a row number in the source stays among the inputs."""
     if row_number and entry.row_number is not None:
         return _with_row_number(entry, paths)
     if entry.kind == "synthetic":
-        from dgpbench.data.generated.synthetic import recipe
+        from dgpbench.data.synthetic import recipe
     elif entry.kind == "csv":
         from dgpbench.data.readers.user_file import recipe
     elif entry.kind == "images":
-        from dgpbench.data.images import recipe
+        from dgpbench.data.image_outputs import recipe
     else:
         recipe = _file_recipe
     return recipe(entry, paths)
@@ -162,7 +171,7 @@ def _source_key(source: Source) -> str:
     return key_of([source.reader, source.options, [f.sha256 for f in source.files]])
 
 
-def _with_row_number(entry: Entry, paths: dict) -> Recipe:
+def _with_row_number(entry: Entry, paths: dict) -> CacheSpec:
     """Recipe of the same source with the column that counts its rows, kept beside the usual one."""
     sources = tuple(
         replace(s, options={**s.options, "drop": [c for c in s.options["drop"] if c != entry.row_number]})
@@ -172,7 +181,7 @@ def _with_row_number(entry: Entry, paths: dict) -> Recipe:
     return replace(made, folder=made.folder / "with_row_number")
 
 
-def _file_recipe(entry: Entry, paths: dict) -> Recipe:
+def _file_recipe(entry: Entry, paths: dict) -> CacheSpec:
     def make(note: Note) -> tuple[Blocks, str, dict]:
         got = obtain(entry, paths, note)
         origin = {
@@ -186,9 +195,107 @@ def _file_recipe(entry: Entry, paths: dict) -> Recipe:
             origin,
         )
 
-    return Recipe(
+    return CacheSpec(
         Path(paths["datasets"]) / entry.name,
         frozenset(_source_key(s) for s in entry.sources),
         make,
         {"n": entry.n, "d": entry.d, "data_sha256": entry.data_sha256},
     )
+
+
+_HEADER = 128
+
+
+def _header(rows: int, columns: int) -> bytes:
+    """A version-1.0 .npy header of fixed length, so that the row count can be filled in at the end."""
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows}, {columns}), }}"
+    return (
+        b"\x93NUMPY\x01\x00"
+        + (_HEADER - 10).to_bytes(2, "little")
+        + text.ljust(_HEADER - 11).encode()
+        + b"\n"
+    )
+
+
+class NpyWriter:
+    """Appends float64 rows to a temporary .npy and hashes them on the way; `close` makes it visible."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._temporary = path, temporary_name(path)
+        self._digest, self.rows, self.columns = hashlib.sha256(), 0, None
+        self._file = open(self._temporary, "wb")
+        self._file.write(b"\0" * _HEADER)
+
+    def append(self, block: np.ndarray) -> None:
+        block = np.ascontiguousarray(block, dtype="<f8") + 0.0  # -0.0 becomes 0.0: one hash for one value
+        self.columns = block.shape[1] if self.columns is None else self.columns
+        data = memoryview(block).cast("B") if block.size else b""
+        self._digest.update(data)
+        self._file.write(data)
+        self.rows += len(block)
+
+    def finish(self) -> str:
+        """Complete the temporary file; returns the sha256 of the values."""
+        self._file.seek(0)
+        self._file.write(_header(self.rows, self.columns or 0))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        publish(self._temporary, self.path)
+
+    def discard(self) -> None:
+        self._file.close()
+        self._temporary.unlink(missing_ok=True)
+
+
+def combine_hashes(n: int, d: int, p: int, x_sha256: str, y_sha256: str) -> str:
+    """The data hash: shapes and the sha256 of the float64 values of X and of Y in row order."""
+    text = f"dgpbench-data-1\nX {n} {d} {x_sha256}\nY {n} {p} {y_sha256}\n"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def hash_array(A: np.ndarray, rows: int = 65536) -> str:
+    """sha256 of the values in row order, a block at a time."""
+    digest = hashlib.sha256()
+    for start in range(0, len(A), rows):
+        digest.update(np.ascontiguousarray(A[start : start + rows], dtype="<f8").tobytes())
+    return digest.hexdigest()
+
+
+def data_hash(X: np.ndarray, Y: np.ndarray) -> str:
+    return combine_hashes(len(X), X.shape[1], Y.shape[1], hash_array(X + 0.0), hash_array(Y + 0.0))
+
+
+def write_arrays(blocks: Iterable[tuple[np.ndarray, np.ndarray]], folder: Path) -> dict:
+    """Stream blocks (X, Y) to folder/X.npy and folder/Y.npy; returns sizes and hashes."""
+    x_writer = y_writer = None
+    try:
+        x_writer, y_writer = NpyWriter(folder / "X.npy"), NpyWriter(folder / "Y.npy")
+        for x, y in blocks:
+            x_writer.append(x)
+            y_writer.append(y)
+        x_sha256, y_sha256 = x_writer.finish(), y_writer.finish()
+        x_writer.close()
+        y_writer.close()
+    finally:
+        for writer in (x_writer, y_writer):
+            if writer is not None:
+                writer.discard()
+    n, d, p = x_writer.rows, x_writer.columns or 0, y_writer.columns or 0
+    return {
+        "n": n,
+        "d": d,
+        "p": p,
+        "x_sha256": x_sha256,
+        "y_sha256": y_sha256,
+        "data_hash": combine_hashes(n, d, p, x_sha256, y_sha256),
+    }
+
+
+def open_array(path: Path, in_memory: int = 64 << 20) -> np.ndarray:
+    """Small arrays in memory, large ones mapped from disk."""
+    mode = "r" if path.stat().st_size > in_memory else None
+    return np.load(path, mmap_mode=mode, allow_pickle=False)

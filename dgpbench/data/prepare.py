@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dgpbench.data.readers.cells import KINDS, STYLES, Typed, read_like, unique_names
+from dgpbench.data.readers.column_types import KINDS, STYLES, Typed, read_like, unique_names
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:

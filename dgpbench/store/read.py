@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-from dgpbench.data.transform import separate
+from dgpbench.data.scaling import separate
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit, read_record
 from dgpbench.store.untrusted import MAX_FILE, read_regular

@@ -123,7 +123,7 @@ def sizes(cfg: dict) -> costs.Sizes | None:
     """Return the sizes of a split; of the user's own file from the cache of parsed data."""
     from dgpbench.data.cache import check_cache
     from dgpbench.data.catalogue import entry_from_config
-    from dgpbench.data.load import recipe_for
+    from dgpbench.data.loader import recipe_for
     from dgpbench.errors import UserError
 
     found = costs.sizes_of(cfg)

@@ -41,7 +41,7 @@ class Hashes:
     def _search(self, cfg: dict) -> tuple[str, str | None]:
         from dgpbench.data.cache import check_cache, load_data, load_recipe
         from dgpbench.data.catalogue import entry_from_config
-        from dgpbench.data.load import recipe_for
+        from dgpbench.data.loader import recipe_for
 
         expected = None
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dgpbench.config.keys import complete, config_key
-from dgpbench.data.files import write_json
+from dgpbench.data.atomic_files import write_json
 from dgpbench.errors import UserError
 from dgpbench.store.deep import GROUPS, is_hash, is_name
 from dgpbench.store.layout import labels_of, unit_folder

@@ -70,7 +70,7 @@ def test_validation_rows_are_training_rows(tmp_path, monkeypatch):
     curve_of(TINY, Race(0.5, part="valid"))
     split = seen[0]
     assert (split.n_train, split.n_test) == (243, 27)  # of 270 training rows; the 30 test rows are not there
-    from dgpbench.data.splits import shuffle_rows
+    from dgpbench.data.split import shuffle_rows
 
     train, test = shuffle_rows(300, 0)
     assert set(split.rows_test) < set(train) and not set(split.rows_test) & set(test)

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from dgpbench.config import compose
-from dgpbench.data import load_split
-from dgpbench.data.generated import city
-from dgpbench.data.splits import covering_rows, limit_training
+from dgpbench.data import city, load_split
+from dgpbench.data.split import covering_rows, limit_training
 from dgpbench.errors import UserError
 
 

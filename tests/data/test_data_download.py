@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from dgpbench.data.sources.download import SourceError, copy_file, download
+from dgpbench.data.download import SourceError, copy_file, download
 
 QUICK = {"timeout": 0.3, "retries": 3, "backoff": 0.01}
 

@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
+from dgpbench.data import download as downloads
+from dgpbench.data import inventory
 from dgpbench.data.catalogue import Entry, entry_from_config
-from dgpbench.data.load import load_split
-from dgpbench.data.sources import download as downloads
-from dgpbench.data.sources.chain import obtain
-from dgpbench.data.sources.pins import PINS
+from dgpbench.data.loader import load_split
+from dgpbench.data.sources import PINS, obtain
 from dgpbench.errors import UserError
 
 
@@ -115,21 +115,20 @@ def test_what_nobody_vouches_for_is_pinned_on_first_use(tmp_path, paths, capsys)
 
 
 def test_verify_says_what_is_unpinned(tmp_path, monkeypatch):
-    from dgpbench.data import verification
 
     source = {"kind": "file", "path": "h/x.csv", "reader": "text"}
     entry = Entry.from_dict({"name": "mine", "sources": [source]})
-    monkeypatch.setattr(verification, "catalogue", lambda: {"mine": entry})
+    monkeypatch.setattr(inventory, "catalogue", lambda: {"mine": entry})
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "x.csv").write_text("1,2\n")
     told = []
-    assert verification.verify_all({"datasets": str(tmp_path)}, told.append)[0][1] is None
+    assert inventory.verify({"datasets": str(tmp_path)}, told.append)[0][1] is None
     assert told == ["mine/x.csv (unpinned: no published sha256, no pin): sound"]
     (folder / PINS).write_text(json.dumps({"x.csv": "0" * 64}))
     assert (
         "not the file that was fetched first"
-        in verification.verify_all({"datasets": str(tmp_path)}, told.append)[0][1]
+        in inventory.verify({"datasets": str(tmp_path)}, told.append)[0][1]
     )
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from dgpbench.data.sources.download import SourceError, download
+from dgpbench.data.download import SourceError, download
 
 BODY = b"1,2,3\n" * 500
 SHA = hashlib.sha256(BODY).hexdigest()

@@ -11,7 +11,7 @@ from dgpbench.config import compose
 from dgpbench.config.keys import run_key
 from dgpbench.data import load_split
 from dgpbench.data.catalogue import find
-from dgpbench.data.readers.formats import read_rows
+from dgpbench.data.readers.source_formats import read_rows
 from dgpbench.errors import UserError
 
 

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dgpbench.data import arrays, load_split, scaling
+from dgpbench.data import cache, load_split, scaling
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import entry_from_config
 
@@ -94,6 +94,6 @@ def test_moments_in_blocks_equal_moments_in_one(monkeypatch):
 
 def test_npy_files_are_plain_numpy(tmp_path):
     X, Y = np.random.RandomState(0).rand(100, 3), np.arange(100.0)[:, None]
-    found = arrays.write_arrays(iter([(X[:60], Y[:60]), (X[60:], Y[60:])]), tmp_path)
+    found = cache.write_arrays(iter([(X[:60], Y[:60]), (X[60:], Y[60:])]), tmp_path)
     assert np.array_equal(np.load(tmp_path / "X.npy"), X) and np.array_equal(np.load(tmp_path / "Y.npy"), Y)
-    assert found["n"] == 100 and found["data_hash"] == arrays.data_hash(X, Y)
+    assert found["n"] == 100 and found["data_hash"] == cache.data_hash(X, Y)

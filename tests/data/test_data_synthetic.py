@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from dgpbench.data import load_split
+from dgpbench.data import letters, load_split, synthetic
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import catalogue, entry_from_config
-from dgpbench.data.generated import letters, synthetic
 from dgpbench.errors import UserError
 
 DRAWN = ["bimodal", "heteroscedastic", "step", "arm8"]

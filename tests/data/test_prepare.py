@@ -9,10 +9,10 @@ import pytest
 
 from dgpbench.config import compose
 from dgpbench.data import load_split
-from dgpbench.data.new_rows import read_prepared
 from dgpbench.data.prepare import Recipe, fit
-from dgpbench.data.readers.cells import parse_day, parse_number, read_columns, unique_names
-from dgpbench.data.readers.table import read_table
+from dgpbench.data.readers.column_types import parse_day, parse_number, read_columns, unique_names
+from dgpbench.data.readers.file_table import read_table
+from dgpbench.data.readers.user_file import read_prepared
 from dgpbench.errors import UserError
 
 MESSY = """\

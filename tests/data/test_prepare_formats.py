@@ -11,9 +11,9 @@ import pytest
 import dgpbench
 from dgpbench.config import compose
 from dgpbench.data import load_split
-from dgpbench.data.readers import table as tables
+from dgpbench.data.readers import file_table as tables
+from dgpbench.data.readers.file_table import read_table
 from dgpbench.data.readers.openml import cached
-from dgpbench.data.readers.table import read_table
 from dgpbench.errors import UserError
 
 N = 40

@@ -8,8 +8,7 @@ from matplotlib.path import Path as Outline
 
 from dgpbench.data.cache import load_data
 from dgpbench.data.catalogue import Entry, RemoteFile, Source, catalogue
-from dgpbench.data.readers import taxi
-from dgpbench.data.readers.formats import read_rows
+from dgpbench.data.readers.source_formats import MANHATTAN, inside, read_rows
 from dgpbench.errors import UserError
 
 KAGGLE = (
@@ -76,9 +75,9 @@ def test_trips_of_every_form_of_the_file(tmp_path, header, tail):
 
 def test_the_outline_of_manhattan():
     points = np.random.RandomState(0).uniform([-74.05, 40.68], [-73.88, 40.84], (4000, 2))
-    assert np.array_equal(taxi.inside(points), Outline(taxi.MANHATTAN).contains_points(points))
+    assert np.array_equal(inside(points), Outline(MANHATTAN).contains_points(points))
     times_square, jfk, liberty = (-73.9855, 40.758), (-73.7781, 40.6413), (-74.0445, 40.6892)
-    assert taxi.inside(np.array([times_square, jfk, liberty])).tolist() == [True, False, False]
+    assert inside(np.array([times_square, jfk, liberty])).tolist() == [True, False, False]
 
 
 @pytest.mark.parametrize(

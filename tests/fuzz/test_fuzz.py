@@ -18,7 +18,7 @@ from store_units import make_record
 
 from dgpbench.cli import main
 from dgpbench.config import compose
-from dgpbench.data.load import load_split
+from dgpbench.data.loader import load_split
 from dgpbench.engine import checkpoint
 from dgpbench.errors import UserError
 from dgpbench.store.scan import parse, scan

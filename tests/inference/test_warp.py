@@ -10,7 +10,7 @@ from inference_tools import JITTER, columns, data, gradient_gap, tensors, traine
 from scipy.integrate import solve_ivp
 
 from dgpbench.config import compose
-from dgpbench.data.generated.synthetic import SHIFTS, sincs_draw
+from dgpbench.data.synthetic import SHIFTS, sincs_draw
 from dgpbench.errors import UserError
 from dgpbench.gp import start
 from dgpbench.gp.deep_gp import prepare

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from report_units import record, unit
 
-from dgpbench.data.generated.fidelities import SETS
+from dgpbench.data.synthetic import SETS
 from dgpbench.papers import figures
 from dgpbench.papers.figures import records as record_figures
 from dgpbench.report.figures.picture import Nothing

@@ -8,7 +8,7 @@ import pytest
 from report_units import record, unit, units
 
 from dgpbench.cli import main
-from dgpbench.data.generated.letters import sections
+from dgpbench.data.letters import sections
 from dgpbench.papers import figures, specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.figures import draws as draw_figures

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from dgpbench.data import Split
-from dgpbench.data.generated import city
+from dgpbench.data import Split, city
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.papers import figures

@@ -9,7 +9,7 @@ from sweep_tools import write_data
 from dgpbench import config
 from dgpbench.config import compose
 from dgpbench.config.keys import run_key
-from dgpbench.data.arrays import data_hash
+from dgpbench.data.cache import data_hash
 from dgpbench.errors import UserError
 from dgpbench.sweep import combinations
 from dgpbench.sweep.plan import load_plan, plans

@@ -13,8 +13,8 @@ from own_files import regression, write_csv, write_ridge  # noqa: E402
 import dgpbench  # noqa: E402
 from dgpbench import cli  # noqa: E402
 from dgpbench.config import compose  # noqa: E402
-from dgpbench.data import load, load_split  # noqa: E402
-from dgpbench.data.splits import shuffle_rows  # noqa: E402
+from dgpbench.data import load_split, loader  # noqa: E402
+from dgpbench.data.split import shuffle_rows  # noqa: E402
 from dgpbench.errors import UserError  # noqa: E402
 from dgpbench.experiment import run_unit  # noqa: E402
 from dgpbench.report.comparison.methods import methods  # noqa: E402
@@ -106,7 +106,7 @@ def test_test_rows_play_no_part(place, monkeypatch, scaling):
     """The same search with every test row replaced by NaN: the same scores and the same choice."""
     words = (PENALTY, f"protocol.scaling={scaling}")
     expected = search((*WORDS, *words), 8, 0, "random", [place], here)
-    real = load.load_recipe
+    real = loader.load_recipe
 
     def without_test_rows(*args, **kwargs):
         data = real(*args, **kwargs)
@@ -115,7 +115,7 @@ def test_test_rows_play_no_part(place, monkeypatch, scaling):
         X[test] = Y[test] = np.nan
         return replace(data, X=X, Y=Y)
 
-    monkeypatch.setattr(load, "load_recipe", without_test_rows)
+    monkeypatch.setattr(loader, "load_recipe", without_test_rows)
     monkeypatch.setenv("DGPBENCH_RESULTS", "elsewhere")
     found = search((*WORDS, *words), 8, 0, "random", [place], here)
     assert np.isnan(load_split(compose((*WORDS, "protocol.validation=0.1"), [place])).X_test).all()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dgpbench.data.generated.fidelities import SETS
+from dgpbench.data.synthetic import SETS
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
 from dgpbench.report.figures.picture import Nothing, Picture, legend_below, panels

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.api.fitted import model_and_split
-from dgpbench.data import load_split
-from dgpbench.data.generated import city
+from dgpbench.data import city, load_split
 from dgpbench.errors import UserError
 from dgpbench.evaluate import mixture
 from dgpbench.evaluate.metrics import KL_TO_TRUTH

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dgpbench.api.fitted import model_and_split
 from dgpbench.data import load_split
-from dgpbench.data.transform import separate
+from dgpbench.data.scaling import separate
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_seed
 from dgpbench.report.figures.picture import Nothing, Picture, panels

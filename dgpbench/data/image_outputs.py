@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from dgpbench.config.protocol import own_test
-from dgpbench.data.cache import Blocks, Data, Recipe, key_of, load_data, recipe_of
+from dgpbench.data.cache import Blocks, CacheSpec, Data, key_of, load_data, recipe_of
 from dgpbench.data.catalogue import Entry, find
-from dgpbench.data.generated.on_demand import Rows
-from dgpbench.data.sources.chain import Note
-from dgpbench.data.splits import shuffle_rows, stratified_rows
+from dgpbench.data.sources import Note
+from dgpbench.data.split import shuffle_rows, stratified_rows
+from dgpbench.data.synthetic import Rows
 from dgpbench.errors import UserError
 
 _BLOCK_ROWS = 5000
 SETTINGS = ("label", "per_class")
 
 
-def recipe(entry: Entry, paths: dict) -> Recipe:
+def recipe(entry: Entry, paths: dict) -> CacheSpec:
     """Recipe of label codes (N, 1) and pixels (N, P) from 0 to 1."""
     labelled = _labelled(entry)
     source = recipe_of(labelled, paths)
@@ -40,7 +40,7 @@ def recipe(entry: Entry, paths: dict) -> Recipe:
         return _turned(entry, blocks), keys[key], origin
 
     folder = Path(paths["datasets"]) / entry.name
-    return Recipe(folder, frozenset(keys.values()), make, {"n": entry.n, "d": 1})
+    return CacheSpec(folder, frozenset(keys.values()), make, {"n": entry.n, "d": 1})
 
 
 def _starts(rows: int) -> range:

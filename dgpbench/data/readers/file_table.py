@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dgpbench.data.files import atomic_file, make_folder, writing
+from dgpbench.data.atomic_files import atomic_file, make_folder, writing
 from dgpbench.data.readers.archives import bounded_zip, unpacking
-from dgpbench.data.readers.cells import MISSING, cell_text, unique_names
+from dgpbench.data.readers.column_types import MISSING, cell_text, unique_names
 from dgpbench.data.readers.text import DECIMAL_COMMA, bounded_lines, check_width, open_text
 from dgpbench.errors import UserError
 
