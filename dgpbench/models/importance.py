@@ -25,7 +25,7 @@ from dgpbench.gp.latent import log_prior
 from dgpbench.inference.base import Bound
 
 FIRST, EACH = 128, (32, 4)  # draws from the prior; of each stage: so many, and so many for each dimension
-STAGES = 12  # at most: 25 found the same densities of MNIST in twice the time (docs/densities.md)
+STAGES = 12  # at most: 25 found the same densities of MNIST in twice the time (notes/2026-11-18-densities.md)
 HALVINGS = 25  # of the interval in which a power of weights is looked for
 ENOUGH = 0.25  # share of a stage's draws that count, by their effective number
 SHARES = (0.8, 0.15, 0.05)  # of the proposal: the Gaussian found, the same 3 times as wide, the prior
