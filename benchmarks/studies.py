@@ -6,7 +6,7 @@ import argparse
 import csv
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -36,7 +36,8 @@ def run(name: str, args: argparse.Namespace, folder: Path, note: Note) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     found = STUDIES[name](args, folder, note)
     facts = {"study": name, "finished": datetime.now(timezone.utc).isoformat(timespec="seconds")} | _machine()
-    write_json(folder / f"{name}.json", facts | {"threads": args.threads} | found.numbers)
+    shown = {"tables": [asdict(table) for table in found.tables]}  # benchmarks/measured/ keeps such files
+    write_json(folder / f"{name}.json", facts | {"threads": args.threads} | shown | found.numbers)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(dict.fromkeys(key for row in found.rows for key in row)))
         writer.writeheader()

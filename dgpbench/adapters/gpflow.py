@@ -1,4 +1,4 @@
-"""From dgpbench to GPflow: kernels there and back, and a trained sparse GP as an SVGP (docs/gpflow.md)."""
+"""From dgpbench to GPflow: kernels there and back, and a trained sparse GP as an SVGP."""
 
 from __future__ import annotations
 

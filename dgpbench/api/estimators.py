@@ -21,6 +21,8 @@ from dgpbench.data.labels import task_of
 class Regressor(RegressorMixin, Estimator):
     """A regression model as a scikit-learn estimator.
 
+    None means the default of the model. A parameter that the model ignores is an error.
+
     Parameters
     ----------
     model : str, default="dgp2"
@@ -47,8 +49,6 @@ class Regressor(RegressorMixin, Estimator):
         Rows of a minibatch.
     verbose : bool, default=False
         Show progress.
-
-    None means the default of the model. A parameter that the model ignores is an error.
 
     Attributes
     ----------
@@ -191,6 +191,8 @@ class Regressor(RegressorMixin, Estimator):
 class Classifier(ClassifierMixin, Estimator):
     """A classification model as a scikit-learn estimator; labels may be numbers or text.
 
+    None means the default of the model. A parameter that the model ignores is an error.
+
     Parameters
     ----------
     model : str, default="dgp2"
@@ -217,8 +219,6 @@ class Classifier(ClassifierMixin, Estimator):
         Rows of a minibatch.
     verbose : bool, default=False
         Show progress.
-
-    None means the default of the model. A parameter that the model ignores is an error.
 
     Attributes
     ----------

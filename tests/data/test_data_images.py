@@ -195,7 +195,7 @@ def test_mnist_from_the_mirror(mirror, tmp_path):
 
 
 def test_densities_of_ones_by_noise_a_mean_image_and_pca(mirror, tmp_path):
-    """Nat per pixel of the test ones (notes/2026-11-18-densities.md), for models fitted to 100 ones in closed form."""
+    """Nat per pixel of the test ones, for models fitted to 100 ones in closed form."""
     words = ["dataset=mnist_images", "dataset.label=1", "dataset.per_class=100"]
     split = _split(tmp_path, *words, f"paths.mirror={mirror}")
     train, test, found = split.Y_train, split.Y_test, {}

@@ -1,4 +1,4 @@
-"""Commands in README.md and docs/commands.md are known to dgpbench, and links in README.md lead somewhere."""
+"""Commands and settings in README.md and the reference are known, and links in README.md lead somewhere."""
 
 import re
 import shlex
@@ -16,6 +16,7 @@ PAGES = {
     "README.md": README,
     "commands.md": (docs_page.ROOT / "docs/commands.md").read_text(encoding="utf-8"),
 }
+SETTINGS = (docs_page.ROOT / "docs/settings.md").read_text(encoding="utf-8")
 LINES = re.findall(r"^    dgpbench (\w+)(.*)$", "\n".join(PAGES.values()), re.M)
 ROW = re.compile(r"^\| (`[^|]*=[^|]*`.*?) \|", re.M)
 
@@ -42,7 +43,7 @@ def test_every_word_is_known(verb, rest):
                 compose([f"{name}={value}"])
 
 
-@pytest.mark.parametrize("cell", ROW.findall(PAGES["commands.md"]))
+@pytest.mark.parametrize("cell", ROW.findall(SETTINGS))
 def test_the_settings_most_used_compose(cell):
     for text in re.findall(r"`([^`]*=[^`]*)`", cell):
         compose(text.split())
