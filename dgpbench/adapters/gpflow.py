@@ -39,7 +39,7 @@ def to_svgp(model: GPModel, num_data: int | None = None) -> Any:
     own = scope(values, "layer0")
     return gpflow.models.SVGP(
         to_gpflow(layer.kernel, scope(own, "kernel")),
-        in_gpflow.to_gpflow(model.model.likelihood, scope(values, "likelihood")),
+        in_gpflow(model.model.likelihood, scope(values, "likelihood")),
         own["Z"],
         num_latent_gps=layer.output_dim,
         q_mu=own["q_mu"].T,

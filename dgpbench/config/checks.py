@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dgpbench.config import refusals
+from dgpbench.config import plugins, refusals
 from dgpbench.config.budget import budget_of
-from dgpbench.config.classes import method_class
+from dgpbench.config.classes import likelihood_class, method_class
 from dgpbench.config.keys import LATER_DEFAULTS
 from dgpbench.config.schema import (
     CLOSED,
@@ -17,7 +17,6 @@ from dgpbench.config.schema import (
     LAST_LAYER_FIXED,
     LAUNCHER,
     LAYERS,
-    LIKELIHOODS,
     MODEL,
     PER_LAYER,
     REQUIRED,
@@ -133,13 +132,22 @@ def _tracker(values: dict) -> dict:
 
 
 def _likelihood(values: dict) -> dict:
+    """The likelihood's section. That of a user gets its `_target_`, so that records name the code."""
     name = values.get("name")
-    if name not in LIKELIHOODS:
-        hint = did_you_mean(str(name), list(LIKELIHOODS))
-        raise UserError(f"likelihood.name={show_value(name)} is no likelihood{hint}")
-    likelihood = check_section("likelihood", values, {"name": TEXT, **LIKELIHOODS[name]}, closed=True)
-    if name == "ordinal" and likelihood["low"] >= likelihood["high"]:
-        raise UserError("likelihood.low must be below likelihood.high, e.g. -2 and 2")
+    if name == "auto":
+        return check_section("likelihood", values, {"name": TEXT}, closed=True)
+    fields: dict[str, Field] = {"name": TEXT}
+    known = plugins.entries("likelihood")
+    if name not in plugins.built_in("likelihood"):
+        if name in known:
+            values = {"_target_": known[name].target} | values
+        if "_target_" not in values:
+            hint = did_you_mean(str(name), ["auto", *known])
+            raise UserError(f"likelihood.name={show_value(name)} is no likelihood{hint}")
+        fields |= {"_target_": TEXT}
+    kind = likelihood_class(values)
+    likelihood = check_section("likelihood", values, fields | dict(kind.fields), closed=True)
+    kind.check(likelihood)
     return likelihood
 
 

@@ -8,10 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dgpbench.config import plugins
 from dgpbench.config.keys import LATER_DEFAULTS
 from dgpbench.errors import UserError, in_user_file, message
 
 if TYPE_CHECKING:
+    from dgpbench.gp.likelihoods.base import Likelihood
     from dgpbench.inference.base import Method
 
 
@@ -34,6 +36,17 @@ def load_class(setting: str, target: str) -> type:
             raise
         what = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else message(error)}"
         raise UserError(f"{setting}={target} cannot be imported: {what}{where}; fix it first") from error
+
+
+def likelihood_class(settings: Mapping[str, Any]) -> type[Likelihood]:
+    """Return the likelihood that settings mean by `_target_`, or else by `name`, which is not auto."""
+    name, target = settings["name"], settings.get("_target_")
+    if target is None:
+        return plugins.load(plugins.entries("likelihood")[name])
+    kind = load_class("likelihood._target_", str(target))
+    if getattr(kind, "name", None) != name:
+        raise UserError(f"likelihood._target_={target} is not likelihood {name}; see docs/your_likelihood.md")
+    return kind
 
 
 def method_class(inference: Mapping[str, Any]) -> type[Method]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from dgpbench.config.schema import LIKELIHOODS, MODEL
+from dgpbench.config import plugins
+from dgpbench.config.schema import MODEL
 from dgpbench.config.sections import flatten, nested
 
 NUMERICS_VERSION = 1  # raise it when a change alters the results of an unchanged config
@@ -199,7 +201,7 @@ def _later(sections: tuple[str, ...], likelihood: str, layers: bool, method: str
     """Later options that concern such a config, by section."""
     fits = {
         "model": lambda field: layers and field in MODEL,
-        "likelihood": lambda field: field in LIKELIHOODS.get(likelihood, {}),
+        "likelihood": lambda field: field in _likelihood_fields(likelihood),
         "inference": lambda field: method == LATER_DEFAULTS["inference._target_"],
     }
     options = LATER_DEFAULTS | OUTSIDE_KEYS
@@ -209,6 +211,11 @@ def _later(sections: tuple[str, ...], likelihood: str, layers: bool, method: str
         if section in sections and fits.get(section, lambda field: True)(field):
             found[name] = value
     return nested(found)
+
+
+def _likelihood_fields(name: str) -> Mapping[str, Any]:
+    entry = plugins.built_in("likelihood").get(name)
+    return plugins.load(entry).fields if entry else {}
 
 
 def merged(defaults: dict, given: dict) -> dict:

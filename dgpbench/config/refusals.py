@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dgpbench.config import plugins
 from dgpbench.config.budget import refuses_stop
-from dgpbench.config.classes import create_method
+from dgpbench.config.classes import create_method, likelihood_class
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.protocol import check_split, is_trial
-from dgpbench.config.schema import COUNT, IN_GPFLOW, Field
+from dgpbench.config.schema import COUNT, Field
 from dgpbench.config.sections import hidden_sizes, option
 from dgpbench.errors import UserError
 
@@ -212,10 +213,12 @@ def _levels(cfg: dict) -> None:
 
 
 def _in_gpflow(cfg: dict) -> None:
-    if (name := cfg["likelihood"]["name"]) not in ("auto", *IN_GPFLOW):
+    if (name := cfg["likelihood"]["name"]) != "auto" and not likelihood_class(cfg["likelihood"]).in_gpflow():
+        kinds = {name: plugins.load(entry) for name, entry in plugins.built_in("likelihood").items()}
+        possible = ", ".join(name for name, kind in kinds.items() if kind.in_gpflow())
         raise UserError(
             f"likelihood {name} has no exact counterpart in GPflow, which trains this model; use one of "
-            f"{', '.join(IN_GPFLOW)}, or model=sgp"
+            f"{possible}, or model=sgp"
         )
 
 

@@ -245,20 +245,6 @@ SECTIONS = (
     *("paths", "engine", "dataset", "protocol", "model", "likelihood", "inference", "budget", "launcher"),
     "tracker",
 )
-LIKELIHOODS: dict[str, dict[str, Field]] = {  # by name: its fields
-    "auto": {},
-    "gaussian": {},
-    "bernoulli": {"epsilon": Field(float, low=0, below=0.5)},
-    "bernoulli_logit": {},
-    "robustmax": {"epsilon": Field(float, above=0, below=0.5)},
-    "softmax": {},
-    "student_t": {"df": POSITIVE, "scale": POSITIVE},
-    "beta": {"scale": POSITIVE, "rescale": SWITCH},
-    "ordinal": {"sigma": POSITIVE, "low": Field(float), "high": Field(float)},
-    "poisson": {"bin_size": Field(float, null=True, above=0)},
-    "gamma": {"shape": POSITIVE},
-}
-IN_GPFLOW = tuple(name for name in LIKELIHOODS if name not in ("auto", "ordinal", "softmax"))
 
 
 def check_kernel(name: str, value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dgpbench.config.classes import likelihood_class
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -86,27 +87,28 @@ def scale_targets(
     likelihood: dict,
     seen: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(shift, scale) of a regression's targets as their likelihood wants them: y -> (y - shift) / scale.
+    """Return shift and scale of a regression's targets for their likelihood: y -> (y - shift) / scale.
 
-    Standardised like inputs, except: counts stay as they are (poisson), positive values are divided by their
-    mean (gamma), values in (0, 1) stay or have their range mapped there (beta), levels become 0, 1, 2 ...
-    (ordinal). Range and levels are those of all rows (of those `seen`): they say what can be measured, not
-    what was.
+    Standardised like inputs, or as the likelihood's `scaling` says: unchanged (none), divided by their mean
+    (mean), with their range mapped to (0, 1) (range), or levels as 0, 1, 2 ... (levels). Range and levels are
+    those of all rows (of the rows `seen`): they say what can be measured, not what was.
     """
-    name, P = likelihood["name"], Y.shape[1]
-    if name == "poisson" or (name == "beta" and not likelihood["rescale"]):
+    P, how = Y.shape[1], "standard"
+    if likelihood["name"] != "auto":
+        how = likelihood_class(likelihood).target_scaling(likelihood)
+    if how == "none":
         return np.zeros(P), np.ones(P)
-    if name == "gamma":
+    if how == "mean":
         mean = moments(Y, rows, "target").mean
         return np.zeros(P), np.where(mean > 0, mean, 1.0)
-    if name == "beta":
+    if how == "range":
         Y = Y if seen is None else Y[seen]
         low, high = np.min(Y, 0), np.max(Y, 0)
         if (low == high).any():
             raise UserError("likelihood.rescale=true: the targets have one value only, and so no range")
         width = (high - low) / (1.0 - 2.0 * MARGIN)
         return low - MARGIN * width, width
-    if name == "ordinal":
+    if how == "levels":
         return _levels(Y if seen is None else Y[seen])
     return scale(moments(Y, rows, "target"), scaling)
 

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from dgpbench.gp.likelihoods.base import VARIANCE_FLOOR, Likelihood
-from dgpbench.gp.likelihoods.continuous import Gaussian
+from dgpbench.gp.likelihoods.distributions import Gaussian
 from dgpbench.gp.parameters import Constraint, below, scope
 from dgpbench.gp.propagation import Flow, Preparation, Whitened
 
@@ -166,7 +166,7 @@ def propagate(
     *_, (layer, batch, H) = walk(model, prepared, X, flow)
     mean, var = layer.conditional(batch, H)
     if var.dtype == tf.float32:  # rounding can leave it below 0, and a bound without this grows by that
-        var = tf.maximum(var, VARIANCE_FLOOR[var.dtype])
+        var = tf.maximum(var, VARIANCE_FLOOR[var.dtype.name])
     return mean, var
 
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
+
+from dgpbench.gp.lazy import lazy
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = lazy("tensorflow")
 
 
 @dataclass(frozen=True)

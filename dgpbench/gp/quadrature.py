@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
+
+from dgpbench.gp.lazy import lazy
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = lazy("tensorflow")
 
 RANGE = 8.0  # the prior has 1e-15 of its mass outside
 PANEL = 2  # Gauss-Legendre nodes in a panel: many small panels did better than few large ones

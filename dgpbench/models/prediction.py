@@ -17,7 +17,7 @@ from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp.deep_gp import mixed_outputs
 from dgpbench.gp.likelihoods import Gaussian
 from dgpbench.gp.likelihoods.base import DENSITY_NODES
-from dgpbench.gp.likelihoods.discrete import Poisson
+from dgpbench.gp.likelihoods.distributions import Poisson
 from dgpbench.inference.base import Bound
 from dgpbench.models import latent_curve
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dgpbench.errors import UserError
-from dgpbench.gp import targets
+from dgpbench.gp import likelihoods
 
 if TYPE_CHECKING:
     from dgpbench.data.split import Split
@@ -36,7 +36,7 @@ def refuse_split(cfg: dict, split: Split) -> None:
         return
     check_tasks(TASKS[place], cfg["model"]["name"], split)
     if not place.startswith("baselines."):
-        targets.fitting(cfg, split)
+        likelihoods.fitting(cfg, split)
 
 
 def check_tasks(tasks: tuple[str, ...], name: str, split: Split) -> None:

@@ -8,7 +8,7 @@ from dgpbench.config import compose
 from dgpbench.config.classes import create_method
 from dgpbench.engine.spec import step_spec
 from dgpbench.engine.trainer import Trainer
-from dgpbench.gp.likelihoods.discrete import Poisson
+from dgpbench.gp.likelihoods.distributions import Poisson
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.gp.start import build
 from dgpbench.inference.mixing import effective_samples, split_rhat

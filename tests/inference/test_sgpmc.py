@@ -10,7 +10,7 @@ from inference_tools import columns, data, rbf, tensors, trainer_of, whitened_de
 from dgpbench.config import compose
 from dgpbench.engine.trainer import Trainer
 from dgpbench.errors import UserError
-from dgpbench.gp.likelihoods.discrete import Poisson
+from dgpbench.gp.likelihoods.distributions import Poisson
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.mixing import effective_samples, split_rhat

@@ -9,8 +9,8 @@ from scipy import stats
 from dgpbench.evaluate.metrics import deviance
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.evaluate.scorers import CountScorer
-from dgpbench.gp.likelihoods.discrete import Poisson
-from dgpbench.gp.likelihoods.in_gpflow import to_gpflow
+from dgpbench.gp.likelihoods import in_gpflow
+from dgpbench.gp.likelihoods.distributions import Poisson
 
 RNG = np.random.RandomState(0)
 
@@ -24,7 +24,7 @@ def test_expectation_with_a_bin_size_is_gpflows():
     closed = Y * (mean + np.log(0.37)) - 0.37 * np.exp(mean + var / 2) + stats.poisson.logpmf(Y, 1.0) + 1.0
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     np.testing.assert_allclose(ours, closed[0], rtol=1e-10)
-    assert float(to_gpflow(Poisson(0.37), {}).binsize) == 0.37
+    assert float(in_gpflow(Poisson(0.37), {}).binsize) == 0.37
 
 
 def test_density_and_draws_have_the_rate_of_the_bin():

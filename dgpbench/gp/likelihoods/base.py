@@ -1,4 +1,4 @@
-"""What every likelihood offers, and what they share: quadrature over f and a stable log Phi.
+"""What a likelihood offers, how one is declared, quadrature over f, and a stable log Phi.
 
 All work on columns: mean and var of f and Y are (P, ...), points in the last axis; results are summed over
 the P outputs. Written here, not taken from GPflow, because they run in three precisions, under XLA and
@@ -8,38 +8,85 @@ with stateless noise; the tests hold each one against GPflow's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-import tensorflow as tf
 
+from dgpbench.config.schema import Field
+from dgpbench.errors import UserError
 from dgpbench.gp import quadrature
+from dgpbench.gp.lazy import lazy
 from dgpbench.gp.parameters import NOISE, Constraint
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+else:
+    tf = lazy("tensorflow")
 
 POWER_NODES = 48  # the same where the integral is trained on
 NODES = 20  # Gauss-Hermite nodes of an expectation, as in GPflow
 DENSITY_NODES = 128  # adaptive nodes of a density: p(y | f) can be far narrower in f than its log is curved
 STRETCH = 3.0  # they reach to 24 standard deviations of f: an outlier's mass lies far from the mean
-VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root, as for samples (layer.py)
+VARIANCE_FLOOR = {"float64": 1e-12, "float32": 1e-8}  # before the square root, as for samples (layer.py)
 LOG_2PI = math.log(2.0 * math.pi)
+LEAST = NOISE.floor * (1.0 + 1e-9)  # GPflow has the same floor, and takes what lies above it
+SCALINGS = ("standard", "none", "mean", "range", "levels")  # of targets: data/scaling.py
+Kind = TypeVar("Kind", bound="type[Likelihood]")
+
+
+class Targets(NamedTuple):
+    """Targets that a likelihood can generate: in words, as a test by entry, and what to do about others."""
+
+    text: str
+    holds: Callable[[np.ndarray], np.ndarray]
+    remedy: str
+
+
+def likelihood(name: str) -> Callable[[Kind], Kind]:
+    """Declare a likelihood: `likelihood=name` then means the class."""
+
+    def declare(kind: Kind) -> Kind:
+        if not (isinstance(kind, type) and issubclass(kind, Likelihood)):
+            raise UserError(f"likelihood {name}: {kind.__name__} must be a subclass of Likelihood")
+        if not kind.tasks or kind.scaling not in SCALINGS:
+            raise UserError(f"likelihood {name}: set tasks, and scaling to one of {', '.join(SCALINGS)}")
+        kind.name = name
+        return kind
+
+    return declare
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Static structure; numbers that are trained stand in `p`, the entries below `likelihood/`.
+    """Base class of likelihoods: a frozen dataclass whose fields are settings, or facts of the data.
 
-    `log_concave`: natural-gradient steps in the natural parameters then stay positive definite.
+    Facts are `classes`, `levels`, `bin_size` and `variance`. Trained numbers are in `p`, the entries below
+    `likelihood/`. A subclass needs `tasks`, `log_prob`, and `draw` or `probs`.
     """
 
     name: ClassVar[str]
-    log_concave: ClassVar[bool] = True
+    tasks: ClassVar[tuple[str, ...]] = ()  # of TASKS in config/schema.py
+    link: ClassVar[str] = "identity"  # from f to the mean of y
+    fields: ClassVar[Mapping[str, Field]] = {}  # settings, whose defaults are in conf/likelihood/NAME.yaml
+    scaling: ClassVar[str] = "standard"  # of targets, one of SCALINGS
+    needs: ClassVar[Targets | None] = None
+    log_concave: ClassVar[bool] = True  # natural-gradient steps then stay positive definite
     fixed: ClassVar[tuple[str, ...]] = ()  # parameters that are not trained
     positive: ClassVar[tuple[str, ...]] = ()  # parameters that are scales, above a small floor
     exact_density: ClassVar[bool] = False  # log_density is in closed form
     discrete: ClassVar[bool] = False  # y takes separate values: densities are probabilities
+
+    @classmethod
+    def check(cls, settings: Mapping[str, Any]) -> None:
+        """Raise UserError for settings that are valid one by one and do not go together."""
+
+    @classmethod
+    def target_scaling(cls, settings: Mapping[str, Any]) -> str:
+        """Return how targets are scaled."""
+        return cls.scaling
 
     def gps(self, targets: int) -> int:
         """Outputs of the last layer for so many columns of Y."""
@@ -86,6 +133,27 @@ class Likelihood:
         """A draw of y for each entry of F, of any shape."""
         raise NotImplementedError
 
+    def to_gpflow(self, values: Mapping[str, np.ndarray]) -> Any:
+        """GPflow's likelihood with these values, named as in `initial`, whose expectations are the same."""
+        raise NotImplementedError
+
+    @classmethod
+    def in_gpflow(cls) -> bool:
+        """Return whether GPflow has this likelihood."""
+        return cls.to_gpflow is not Likelihood.to_gpflow
+
+
+def gpflow_likelihoods() -> Any:
+    """Return GPflow's module of likelihoods, imported now."""
+    import gpflow
+
+    return gpflow.likelihoods
+
+
+def above_floor(own: Likelihood, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the values of scales as GPflow accepts them."""
+    return {name: np.maximum(v, LEAST) for name, v in values.items() if name in own.positive}
+
 
 @lru_cache(maxsize=4)
 def _hermite(nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +163,7 @@ def _hermite(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 def deviation(var: tf.Tensor) -> tf.Tensor:
     """sqrt(var), rounding below zero cut off."""
-    return tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype]))
+    return tf.sqrt(tf.maximum(var, VARIANCE_FLOOR[var.dtype.name]))
 
 
 def hermite_points(mean: tf.Tensor, var: tf.Tensor, nodes: int = NODES) -> tuple[tf.Tensor, tf.Tensor]:
@@ -147,9 +215,12 @@ def log_power_integral(log_function: Callable, mean, var, Y, nodes: int) -> tf.T
     return tf.reshape(tf.reduce_logsumexp(log_function(f, y) + log_normal + log_weight, 0), mean.shape)
 
 
-@tf.custom_gradient
 def log_phi(z: tf.Tensor) -> tf.Tensor:
     """log Phi(z) of the standard normal, also far in the left tail, where its asymptotic series is used."""
+    return tf.custom_gradient(_log_phi)(z)
+
+
+def _log_phi(z: tf.Tensor) -> tuple[tf.Tensor, Callable]:
     far = z < tf.constant(-14.0 if z.dtype == tf.float64 else -8.0, z.dtype)
     one = tf.ones_like(z)
     near = tf.math.log(0.5 * tf.math.erfc(-tf.where(far, one, z) * math.sqrt(0.5)))

@@ -78,7 +78,7 @@ class Classic(ABC):
             )
         kernel = self._kernel(split.dim)
         to_gpflow(kernel, kernel.initial(1.0, 1.0, 1.0))  # refuses what GPflow lacks
-        in_gpflow.to_gpflow(likelihood, likelihood.initial())  # likewise
+        in_gpflow(likelihood, likelihood.initial())  # likewise
         return f"{self.evidence_kind}, {likelihood.name}, kernel {kernel}"
 
     def fit(self, split, run: RunContext) -> dict[str, Any]:
@@ -170,9 +170,7 @@ class Classic(ABC):
         """The model with these values, those of kernel and likelihood among them."""
         kernel = to_gpflow(self._kernel(values["X"].shape[1]), scope(values, "kernel"))
         with tf.device(self.device):
-            return self.build(
-                kernel, in_gpflow.to_gpflow(self.likelihood, scope(values, "likelihood")), values
-            )
+            return self.build(kernel, in_gpflow(self.likelihood, scope(values, "likelihood")), values)
 
     def gps(self) -> int:
         """Functions of the fitted model."""
