@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dgpbench.cli.registry import commands
-from dgpbench.config.kernel_names import FAMILIES
+from dgpbench.config.kernel_names import families
 from dgpbench.config.tree import conf_dir, groups, main_fields, options, plugin_folders
 
 SCRIPTS = {
@@ -156,7 +156,7 @@ def _values(name: str) -> list[str]:
 
     section, _, rest = name.partition(".")
     if rest == "kernel":
-        return list(FAMILIES)
+        return families()
     known = {"": TOP, "model": MODEL, "inference": inference_fields({}), **CLOSED}
     fields = known.get(section if rest else "", {})
     field = fields.get(rest or name)

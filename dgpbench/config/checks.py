@@ -9,6 +9,7 @@ from typing import Any
 from dgpbench.config import plugins, refusals
 from dgpbench.config.budget import budget_of
 from dgpbench.config.classes import likelihood_class, method_class
+from dgpbench.config.kernel_names import leaves
 from dgpbench.config.keys import LATER_DEFAULTS
 from dgpbench.config.schema import (
     CLOSED,
@@ -80,6 +81,7 @@ def check_fields(cfg: dict) -> dict:
 
 def _model(values: dict) -> dict:
     required = REQUIRED.get(str(values.get("_target_")), ("_target_", "name"))
+    plugins.declare("kernel", values.get("kernels", {}))
     model = check_section("model", values, MODEL, required=required)
     if "layers" in model:
         layers = model["layers"]
@@ -109,6 +111,10 @@ def _model(values: dict) -> dict:
         model["priors"] = check_priors(model["priors"])
     if "layer_overrides" in model:
         model["layer_overrides"] = _layer_overrides(model["layer_overrides"], len(model.get("layers", [])))
+    parts = (model, *model.get("layer_overrides", {}).values())
+    used = {name for part in parts if "kernel" in part for name in leaves(part["kernel"])}
+    if own := sorted(used - {*plugins.built_in("kernel")}):  # so that records name the code
+        model["kernels"] = {name: {"_target_": plugins.entries("kernel")[name].target} for name in own}
     return model
 
 

@@ -13,17 +13,25 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from dgpbench.config import plugins
 from dgpbench.config.suggest import nearest
 from dgpbench.errors import UserError
 
-FAMILIES = (
-    *("rbf", "matern12", "matern32", "matern52", "rational_quadratic", "gibbs", "periodic", "cosine"),
-    *("arccosine0", "arccosine1", "arccosine2", "linear", "affine", "polynomial", "wiener", "white"),
-)
-DEGREES = range(1, 10)
-NAMES = (*FAMILIES, *(f"polynomial{degree}" for degree in DEGREES))  # polynomial alone has degree 2
 NESTED = 8  # brackets inside brackets, at most
 TOKEN = re.compile(r"\s*([A-Za-z_]\w*|@\s*(?:-?\d{1,6})?(?::(?:-?\d{1,6})?)?|[+*/()])\s*", re.ASCII)
+
+
+def names() -> list[str]:
+    """Return the names of all kernels, the built-in ones first."""
+    return list(plugins.entries("kernel"))
+
+
+def families() -> list[str]:
+    """Return the names without those of single degrees: polynomial without polynomial1, polynomial2, ..."""
+    known = names()
+    return [
+        name for name in known if name.rstrip("0123456789") == name or name.rstrip("0123456789") not in known
+    ]
 
 
 class KernelError(UserError):
@@ -50,6 +58,11 @@ def canonical(text: object) -> str:
     return "".join(_tokens(text)).replace("(", "/").replace(")", "/")
 
 
+def leaves(text: object) -> set[str]:
+    """Return the names of the kernels in a text."""
+    return {token for token in _tokens(text) if token[0].isalpha() or token[0] == "_"}
+
+
 def _tokens(text: object) -> list[str]:
     if not isinstance(text, str) or not text.strip():
         raise KernelError(f"is no kernel; {_allowed()}")
@@ -63,7 +76,7 @@ def _tokens(text: object) -> list[str]:
 
 
 def _allowed() -> str:
-    return f"a kernel is a sum or product of {', '.join(FAMILIES)}, e.g. rbf*periodic+linear"
+    return f"a kernel is a sum or product of {', '.join(families())}, e.g. rbf*periodic+linear"
 
 
 class _Reader:
@@ -107,10 +120,10 @@ class _Reader:
             if not self.accept("/" if token == "/" else ")"):
                 raise KernelError(f"is no kernel: a bracket '{token}' is not closed")
             self.depth -= 1
-        elif token in NAMES:
+        elif token in names():
             term = Term(token)
         elif token[0].isalpha() or token[0] == "_":
-            guess = nearest(token, NAMES)
+            guess = nearest(token, names())
             hint = f"; did you mean '{guess}'?" if guess else f": '{token}' is unknown;"
             raise KernelError(f"is no kernel{hint} {_allowed()}")
         else:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ HOMES = {  # of what is built in
     "figure": "report/comparison/plots.py",
 }
 _used: dict[str, None] = {}  # config folders of this process
+_declared: dict[tuple[str, str], str] = {}  # targets that configs of this process name, by kind and name
 
 
 class Entry(NamedTuple):
@@ -38,7 +39,7 @@ class Entry(NamedTuple):
     kind: str
     name: str
     target: str  # module.Class
-    file: Path
+    file: Path | None  # None: known by its target only
 
 
 def _place(module: str) -> Path | None:
@@ -67,7 +68,19 @@ def use(config_dirs: Sequence[str | Path]) -> None:
 
 def entries(kind: str) -> dict[str, Entry]:
     """Return all entries of a kind by name, the built-in ones first."""
-    return built_in(kind) | own_entries(kind)
+    declared = {n: Entry(kind, n, target, None) for (k, n), target in _declared.items() if k == kind}
+    return built_in(kind) | {
+        n: e for n, e in (declared | own_entries(kind)).items() if n not in built_in(kind)
+    }
+
+
+def declare(kind: str, targets: Mapping[str, Mapping[str, str]]) -> None:
+    """Let names mean the targets that a trusted config states: {name: {"_target_": "module.Class"}}."""
+    for name, section in targets.items():
+        target = section.get("_target_") if isinstance(section, Mapping) else None
+        if not isinstance(target, str):
+            raise UserError(f"model.{kind}s.{name} is not allowed; it is set by model.{kind}")
+        _declared[kind, name] = target
 
 
 @lru_cache(maxsize=8)
@@ -91,7 +104,7 @@ def own_entries(kind: str, config_dirs: Sequence[str] | None = None) -> dict[str
         if entry.name in built_in(kind):
             raise UserError(f"{entry.file}: {kind} {entry.name} is named like a built-in {kind}; rename it")
         held = found.setdefault(entry.name, entry)
-        if held.file.resolve() != entry.file.resolve():
+        if held.file != entry.file:
             raise UserError(f"{kind} {entry.name} is in {held.file} and in {entry.file}; rename one of them")
     return found
 
@@ -108,11 +121,11 @@ def file_entries(file: Path, module: str) -> list[Entry]:
         facts = file.stat()
     except OSError:
         return []
-    return list(_declared(file, module, facts.st_mtime_ns, facts.st_size))
+    return list(_parsed(file, module, facts.st_mtime_ns, facts.st_size))
 
 
 @lru_cache(maxsize=512)
-def _declared(file: Path, module: str, changed: int, size: int) -> tuple[Entry, ...]:
+def _parsed(file: Path, module: str, changed: int, size: int) -> tuple[Entry, ...]:
     """Entries of a file as it is now: `changed` and `size` tell one state of it from another."""
     try:
         source = file.read_text(encoding="utf-8")
@@ -156,6 +169,8 @@ def load(entry: Entry) -> Any:
     from dgpbench.config.classes import load_class
 
     found = load_class(entry.kind, entry.target)
+    if entry.file is None:
+        return found
     module = sys.modules[entry.target.rpartition(".")[0]]
     if Path(module.__file__ or "").resolve() != entry.file.resolve():
         raise UserError(

@@ -18,8 +18,7 @@ import tensorflow as tf
 
 from dgpbench.gp.kernels.base import Kernel, Prepared
 from dgpbench.gp.kernels.compose import Sum
-from dgpbench.gp.kernels.linear import Linear
-from dgpbench.gp.kernels.stationary import RBF
+from dgpbench.gp.kernels.covariances import RBF, Linear
 from dgpbench.gp.layer import VARIANCE_FLOOR, GPLayer, PreparedGP
 
 Part = tuple[Kernel, Prepared]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from dgpbench.gp import deep_gp, parameters
     from dgpbench.gp.deep_gp import DeepGP
     from dgpbench.gp.fast import point
-    from dgpbench.gp.kernels import stationary
+    from dgpbench.gp.kernels import covariances
 else:
     tf, deep_gp = lazy("tensorflow"), lazy("dgpbench.gp.deep_gp")
     parameters, point = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.fast.point")
-    stationary = lazy("dgpbench.gp.kernels.stationary")
+    covariances = lazy("dgpbench.gp.kernels.covariances")
 
 LOG_2PI = math.log(2.0 * math.pi)
 START, BURN_IN = 1000, 500  # steps of the fit and of burn-in, where the budget has room for both
@@ -52,7 +52,7 @@ class LogPosterior(LogJoint):
 
     def on_rows(self, values: Mapping[str, np.ndarray], X: np.ndarray) -> LogPosterior:
         layer = self.model.layers[0]
-        apart = isinstance(layer.kernel, stationary.RBF) and (layer.grid or layer.input_dim == 1)
+        apart = isinstance(layer.kernel, covariances.RBF) and (layer.grid or layer.input_dim == 1)
         if not (self.held and apart):
             return self
         return replace(self, places=point.find_grid(values["layer0/Z"], X))

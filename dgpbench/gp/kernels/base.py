@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
+from dgpbench.errors import UserError
 from dgpbench.gp.parameters import POSITIVE, Constraint, below
 
+NAME = re.compile(r"[A-Za-z_]\w*(?<!_\d)", re.ASCII)  # rbf_2 is the second rbf of a text
+Kind = TypeVar("Kind", bound="type[Part]")
 Prepared = Any  # a nest of tensors: a dictionary for a part, a tuple of those of its parts for a sum
 
 
@@ -77,9 +81,15 @@ class Part(Kernel):
     input_dim: int
     ard: bool = True
     positive: ClassVar[tuple[str, ...]] = ("variance", "lengthscales")
+    in_gpflow: ClassVar[tuple[str, dict[str, str]] | None] = None  # GPflow's class, our and its parameters
 
     def __str__(self) -> str:
         return re.sub(r"_\d+$", "", self.name)  # a second rbf is rbf_2
+
+    @classmethod
+    def of_family(cls, family: str, name: str, input_dim: int, ard: bool) -> Part:
+        """Return the kernel that the text calls `family`, whose parameters are below `name`."""
+        return cls(name, input_dim, ard)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,6 +123,19 @@ class Part(Kernel):
     def cross_rows(self, prepared: Prepared, H: tf.Tensor) -> tf.Tensor:
         Z = tf.linalg.matrix_transpose(prepared["Z"])
         return self.value(prepared, self.rows(prepared, H), Z)
+
+
+def kernel(*names: str) -> Callable[[Kind], Kind]:
+    """Declare a kernel: each of the names means the class in `model.kernel`."""
+
+    def declare(kind: Kind) -> Kind:
+        if not (isinstance(kind, type) and issubclass(kind, Part)):
+            raise UserError(f"kernel {', '.join(names)}: {kind.__name__} must be a subclass of Part")
+        if wrong := [name for name in names if not NAME.fullmatch(name)]:
+            raise UserError(f"kernel name {wrong[0]!r} is not allowed; use letters, digits and underscores")
+        return kind
+
+    return declare
 
 
 def column(v: tf.Tensor) -> tf.Tensor:

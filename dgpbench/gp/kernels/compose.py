@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from dgpbench.gp.kernels.base import Kernel, Prepared
-from dgpbench.gp.kernels.white import White
+from dgpbench.gp.kernels.covariances import White
 from dgpbench.gp.parameters import Constraint
 
 
@@ -161,7 +161,7 @@ def _multiplied(factors: Iterable[tf.Tensor]) -> tf.Tensor:
 
 
 def copies(H: tf.Tensor, n: int) -> list[tf.Tensor]:
-    """H n times, by twos, so that no tensor gets more than two gradients to add (distances.py)."""
+    """H n times, by twos, so that no tensor gets more than two gradients to add (covariances.py)."""
     H = tf.identity(H)
     return [H] if n == 1 else copies(H, n // 2) + copies(H, n - n // 2)
 

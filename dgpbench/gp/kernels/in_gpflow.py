@@ -9,30 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from dgpbench.config.kernel_names import DEGREES, read
+from dgpbench.config import plugins
+from dgpbench.config.kernel_names import read
 from dgpbench.errors import UserError
+from dgpbench.gp.kernels import part_class
 from dgpbench.gp.kernels.base import Kernel, Part
-from dgpbench.gp.kernels.catalogue import PARTS
 from dgpbench.gp.kernels.compose import Active, Combination, Product, Sum
 from dgpbench.gp.parameters import below, scope
 
 Values = dict[str, np.ndarray]
-_SCALED = {"variance": "variance", "lengthscales": "lengthscales"}
-_ARCCOSINE = {name: name for name in ("variance", "weight_variances", "bias_variance")}
-_POLYNOMIAL = {"variances": "variance", "offset": "offset"}
-THEIRS: dict[str, tuple[str, dict[str, str], dict[str, int]]] = {  # class, our and its parameters, structure
-    "rbf": ("SquaredExponential", _SCALED, {}),
-    "matern12": ("Matern12", _SCALED, {}),
-    "matern32": ("Matern32", _SCALED, {}),
-    "matern52": ("Matern52", _SCALED, {}),
-    "rational_quadratic": ("RationalQuadratic", _SCALED | {"alpha": "alpha"}, {}),
-    "cosine": ("Cosine", _SCALED, {}),
-    "linear": ("Linear", {"variances": "variance"}, {}),
-    "white": ("White", {"variance": "variance"}, {}),
-    "polynomial": ("Polynomial", _POLYNOMIAL, {"degree": 2}),
-    **{f"polynomial{d}": ("Polynomial", _POLYNOMIAL, {"degree": d}) for d in DEGREES},
-    **{f"arccosine{order}": ("ArcCosine", _ARCCOSINE, {"order": order}) for order in (0, 1, 2)},
-}
+
+
+def _counterparts() -> dict[str, tuple[str, dict[str, str], dict[str, int]]]:
+    """By name GPflow's class, our and its parameters, and its structure."""
+    found = {}
+    for name in plugins.entries("kernel"):
+        kind = part_class(name)
+        if theirs := vars(kind).get("in_gpflow"):  # not that of a base class
+            part = kind.of_family(name, name, 1, True)
+            structure = {key: getattr(part, key) for key in ("degree", "order") if hasattr(part, key)}
+            found[name] = (*theirs, structure)
+    return found
+
+
+THEIRS = _counterparts()
 ALL = (*THEIRS, "periodic")
 LEAST = 1e-12  # a positive parameter that has rounded to 0 has no logarithm
 
@@ -84,7 +84,7 @@ def from_gpflow(theirs: Any, input_dim: int) -> tuple[Kernel, Values]:
         dims = _active(k, input_dim) if family != "white" else tuple(range(input_dim))
         own = _values(k, family, len(dims))
         values.update(below(name, own))
-        part = PARTS[family](name, len(dims), any(v.ndim for v in own.values()))
+        part = part_class(family).of_family(family, name, len(dims), any(v.ndim for v in own.values()))
         return part if dims == tuple(range(input_dim)) else Active(part, dims, input_dim)
 
     kernel = one(theirs)
