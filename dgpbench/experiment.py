@@ -15,9 +15,8 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
 from dgpbench.config import config_key, deviations, run_key
-from dgpbench.config.budget import budget_of, budget_text, every, planned_steps
 from dgpbench.config.classes import create_method
-from dgpbench.config.protocol import is_trial, num_splits
+from dgpbench.config.derived import budget_of, budget_text, every, is_trial, num_splits, planned_steps
 from dgpbench.config.refusals import SAMPLED, burn_in_and_thinning
 from dgpbench.data import Split, load_split
 from dgpbench.data.readers.user_file import input_names

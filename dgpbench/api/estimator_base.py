@@ -127,7 +127,7 @@ class Estimator(BaseEstimator):
         if not classes:
             y_mean, y_std = scale_targets(Y, None, "train", likelihood_settings(cfg))
         split = Split.from_arrays(X, Y, dataset="y", task=task, n_classes=len(classes))
-        split = replace(split, classes=list(classes), x_mean=x_mean, x_std=x_std, y_mean=y_mean, y_std=y_std)
+        split = replace(split, classes=classes, x_mean=x_mean, x_std=x_std, y_mean=y_mean, y_std=y_std)
         self._check_task(getattr(create(cfg), "tasks", ANY), task)
         refuse_split(cfg, split)
         notes: list[str] = []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from dgpbench.api.distribution import Distribution, check_levels, exact_quantiles
-from dgpbench.config.budget import budget_of, planned_steps
+from dgpbench.config.derived import budget_of, planned_steps
 from dgpbench.data.prepare import Recipe
 from dgpbench.data.scaling import Transform, separate
 from dgpbench.data.split import Split

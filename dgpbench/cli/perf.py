@@ -38,7 +38,7 @@ def add_parser(subparsers) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.config import compose
-    from dgpbench.config.budget import budget_of, planned_steps
+    from dgpbench.config.derived import budget_of, planned_steps
     from dgpbench.data.loader import load_split
 
     if not args.seconds > 0:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dgpbench.config import plugins, refusals
-from dgpbench.config.budget import budget_of
 from dgpbench.config.classes import likelihood_class, method_class
+from dgpbench.config.derived import budget_of
 from dgpbench.config.kernel_names import leaves
 from dgpbench.config.keys import LATER_DEFAULTS
 from dgpbench.config.schema import (
@@ -91,22 +91,6 @@ def _model(values: dict) -> dict:
                 f"model.layers={show_value(layers)} is not allowed; it must be a list such as "
                 f"[gp,gp], each one of: {', '.join(LAYERS)}"
             )
-        _layer_order(layers, model)
-    if model.get("inner_noise_trainable") and model.get("inner_noise") == 0:
-        raise UserError(
-            "model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a noise above 0"
-        )
-    if model.get("output_mixing") == "pixels" and not model.get("output_gps"):
-        raise UserError("model.output_mixing=pixels needs GPs to mix; set model.output_gps, e.g. to 50")
-    if model.get("output_mixing_trainable") is False and not model.get("output_gps"):
-        raise UserError(
-            "model.output_mixing_trainable=false needs GPs to mix; set model.output_gps, e.g. to 50"
-        )
-    if model.get("start") == "data" and model.get("likelihood_variance_trainable") is False:
-        raise UserError(
-            "model.likelihood_variance_trainable=false keeps model.likelihood_variance, which "
-            "model.start=data would replace; set model.start=config"
-        )
     if "priors" in model:
         model["priors"] = check_priors(model["priors"])
     if "layer_overrides" in model:
@@ -155,25 +139,6 @@ def _likelihood(values: dict) -> dict:
     likelihood = check_section("likelihood", values, fields | dict(kind.fields), closed=True)
     kind.check(likelihood)
     return likelihood
-
-
-def _layer_order(layers: list[str], model: dict) -> None:
-    shown = f"model.layers={show_value(layers)} is not allowed;"
-    if layers[-1] != "gp":
-        raise UserError(f"{shown} the last layer must be gp")
-    if "linear" in layers[1:]:
-        raise UserError(f"{shown} linear projects the inputs and can only come first")
-    for kind in ("warp", "align"):
-        if kind in layers[1:] or (kind == layers[0] and "lv" in layers):
-            raise UserError(f"{shown} {kind} warps the inputs: it can only come first, before gp layers")
-    width = model.get("projection_dim")
-    if (layers[0] == "linear") != (width is not None):
-        raise UserError(
-            f"model.layers={show_value(layers)} and model.projection_dim={show_value(width)}"
-            " do not fit; a projection needs both: model.layers=[linear,lv,gp] model.projection_dim=10"
-        )
-    if model.get("use_inputs") is False and layers[0] != "lv":
-        raise UserError(f"{shown} without inputs (model.use_inputs=false) the first layer must be lv")
 
 
 def _layer_overrides(overrides: dict, depth: int) -> dict[str, dict]:

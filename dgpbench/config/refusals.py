@@ -1,6 +1,7 @@
-"""Combinations of settings that the config alone rules out, asked whenever a config is composed or read.
+"""Reject settings that are valid one by one but do not go together.
 
-Refusals that depend on the data are in models/refusals.py.
+`check` is called for every composed config, and `check_data` before a dataset is read. models/refusals.py
+compares a model with the data of a split.
 """
 
 from __future__ import annotations
@@ -9,21 +10,23 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dgpbench.config import plugins
-from dgpbench.config.budget import refuses_stop
 from dgpbench.config.classes import create_method, likelihood_class
+from dgpbench.config.derived import budget_of, is_trial, num_splits
 from dgpbench.config.keys import later_defaults
-from dgpbench.config.protocol import check_split, is_trial
-from dgpbench.config.schema import COUNT, Field
+from dgpbench.config.schema import COUNT, NUMBERS, SPLIT_RULES, Field, show_value
 from dgpbench.config.sections import hidden_sizes, option
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:
+    from dgpbench.data.catalogue import Entry
     from dgpbench.inference.base import Method
 
 OURS = "dgpbench."  # prefix of the targets of built-in models
 MODELS = "dgpbench.models."
 UNUSED = ("inference", "precision")  # by models that are fitted in their own way; a budget is a limit to them
 FIDELITIES = f"{MODELS}mfdgp.MultiFidelity"  # its GP layers are the levels of the data, not `model.layers`
+FOR_CLASSES = ("matthews2016",)  # protocols
+TRAIN_LEVELS = ("all", "highest")
 SAMPLED = f"{MODELS}classics.gpmc.GPMC"  # samples its hyperparameters
 
 
@@ -31,6 +34,7 @@ def check(cfg: dict) -> None:
     """Raise UserError for settings that do not go together, in a config whose fields are valid."""
     if cfg["precision"] == "auto":
         raise UserError("precision=auto has not been resolved; give one of float64, mixed, float32")
+    _settings_of_model(cfg["model"])
     _protocol(cfg)
     _not_for_gps(cfg)
     _by_model(cfg)
@@ -97,8 +101,94 @@ def _budget(cfg: dict) -> None:
             "budget.max_steps is the most that budget.growth=sqrt makes of budget.steps, and these do not "
             "grow here; set budget.steps, or budget.growth=sqrt too"
         )
-    if reason := refuses_stop(cfg):
-        raise UserError(reason)
+    _stop(cfg)
+
+
+def _stop(cfg: dict) -> None:
+    """Raise UserError if budget.stop does not fit the model or the protocol."""
+    stop, model, protocol = budget_of(cfg)["stop"], cfg["model"], cfg["protocol"]
+    if stop == "none":
+        return
+    if model.get("own_training") or model.get("closed_form"):
+        raise UserError(
+            f"budget.stop={stop} is not for model={model['name']}, which trains in its own way; leave it out"
+        )
+    if stop == "validation" and "layers" not in model:
+        raise UserError(
+            f"budget.stop=validation is for GP models; model={model['name']} is none: use converged or none"
+        )
+    if stop == "validation" and (not protocol["validation"] or is_trial(cfg)):
+        raise UserError(
+            "budget.stop=validation takes rows out of the training rows to look at; set protocol.validation, "
+            "e.g. to 0.1, with protocol.evaluate=test"
+        )
+
+
+# ---- data -----------------------------------------------------------------------------------------------
+
+
+def check_data(entry: Entry, protocol: dict, split: int) -> None:
+    """Raise UserError for settings of a dataset and a protocol that do not go together."""
+    rule, levels = protocol["split_rule"], entry.settings.get("train_levels", "all")
+    if rule not in SPLIT_RULES:
+        raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(SPLIT_RULES)}")
+    if levels not in TRAIN_LEVELS:
+        raise UserError(f"dataset.train_levels={levels!r}; allowed: {', '.join(TRAIN_LEVELS)}")
+    if levels != "all" and entry.level is None:
+        raise UserError(f"dataset.train_levels={levels} needs levels; name their column with dataset.level")
+    if (rule == "cover") != bool(rows := protocol.get("test_rows")):
+        raise UserError(
+            f"protocol.split_rule={rule} with protocol.test_rows={rows}: cover needs test_rows, and only it "
+            "takes them; use protocol=cover"
+        )
+    for name in ("test_rows", "train_rows"):
+        if protocol.get(name) and (entry.level is not None or entry.on_demand):
+            raise UserError(
+                f"protocol.{name}={protocol[name]} is not for {entry.name}, whose rows have levels or are "
+                "computed when asked for; leave it out, or use dataset=arm8"
+            )
+    for name, least in (("label", 0), ("per_class", 1)):
+        if (value := entry.settings.get(name)) is None:
+            continue
+        if not entry.image:
+            raise UserError(
+                f"dataset.{name}={value} is for sets of images, such as mnist_images; {entry.name} is none"
+            )
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UserError(
+                f"dataset.{name}={value!r}; a whole number of at least {least}, or null, is needed"
+            )
+    check_split(split, {"name": entry.name, "train_rows": entry.train_rows}, protocol)
+    if protocol["name"] in FOR_CLASSES and entry.task in NUMBERS:
+        raise UserError(
+            f"protocol={protocol['name']} is for classification and the task of {entry.name} is "
+            f"{entry.task}; use protocol=clean, or a dataset with classes"
+        )
+    if rule in ("extrapolate", "cover") and entry.settings.get("prepare") == "auto":
+        raise UserError(
+            f"protocol={protocol['name']} orders rows by their inputs, which dataset.prepare=auto makes from "
+            "the training rows; use another protocol"
+        )
+    if rule in ("extrapolate", "cover") and entry.on_demand:
+        raise UserError(
+            f"protocol={protocol['name']} orders all rows, and those of {entry.name} are computed when "
+            "asked for; use dataset=arm8"
+        )
+
+
+def check_split(split: int, dataset: dict, protocol: dict) -> None:
+    """Raise UserError if there is no such split."""
+    splits = num_splits(dataset, protocol)
+    if isinstance(split, int) and not isinstance(split, bool) and 0 <= split < splits:
+        return
+    if splits < protocol["splits"]:
+        raise UserError(
+            f"split={split} is out of range; dataset {dataset['name']} has test rows of its own: split 0 "
+            "only (protocol.fixed_test=false draws random ones)"
+        )
+    raise UserError(
+        f"split={split} is out of range; protocol {protocol['name']} has splits 0 to {splits - 1}"
+    )
 
 
 # ---- methods --------------------------------------------------------------------------------------------
@@ -154,6 +244,46 @@ def _no_grid(cfg: dict) -> str | None:
 
 
 # ---- models ---------------------------------------------------------------------------------------------
+
+
+def _settings_of_model(model: dict) -> None:
+    """Refuse settings of a model that do not go together, whatever the rest of the config."""
+    if "layers" in model:
+        _layer_order(model["layers"], model)
+    if model.get("inner_noise_trainable") and model.get("inner_noise") == 0:
+        raise UserError(
+            "model.inner_noise=0 cannot be trained; set model.inner_noise_trainable=false or a noise above 0"
+        )
+    if model.get("output_mixing") == "pixels" and not model.get("output_gps"):
+        raise UserError("model.output_mixing=pixels needs GPs to mix; set model.output_gps, e.g. to 50")
+    if model.get("output_mixing_trainable") is False and not model.get("output_gps"):
+        raise UserError(
+            "model.output_mixing_trainable=false needs GPs to mix; set model.output_gps, e.g. to 50"
+        )
+    if model.get("start") == "data" and model.get("likelihood_variance_trainable") is False:
+        raise UserError(
+            "model.likelihood_variance_trainable=false keeps model.likelihood_variance, which "
+            "model.start=data would replace; set model.start=config"
+        )
+
+
+def _layer_order(layers: list[str], model: dict) -> None:
+    shown = f"model.layers={show_value(layers)} is not allowed;"
+    if layers[-1] != "gp":
+        raise UserError(f"{shown} the last layer must be gp")
+    if "linear" in layers[1:]:
+        raise UserError(f"{shown} linear projects the inputs and can only come first")
+    for kind in ("warp", "align"):
+        if kind in layers[1:] or (kind == layers[0] and "lv" in layers):
+            raise UserError(f"{shown} {kind} warps the inputs: it can only come first, before gp layers")
+    width = model.get("projection_dim")
+    if (layers[0] == "linear") != (width is not None):
+        raise UserError(
+            f"model.layers={show_value(layers)} and model.projection_dim={show_value(width)}"
+            " do not fit; a projection needs both: model.layers=[linear,lv,gp] model.projection_dim=10"
+        )
+    if model.get("use_inputs") is False and layers[0] != "lv":
+        raise UserError(f"{shown} without inputs (model.use_inputs=false) the first layer must be lv")
 
 
 def _not_for_gps(cfg: dict) -> None:

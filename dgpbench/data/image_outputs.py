@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dgpbench.config.protocol import own_test
+from dgpbench.config.derived import own_test
 from dgpbench.data.cache import Blocks, CacheSpec, Data, key_of, load_data, recipe_of
 from dgpbench.data.catalogue import Entry, find
 from dgpbench.data.sources import Note
@@ -22,7 +22,6 @@ from dgpbench.data.synthetic import Rows
 from dgpbench.errors import UserError
 
 _BLOCK_ROWS = 5000
-SETTINGS = ("label", "per_class")
 
 
 def recipe(entry: Entry, paths: dict) -> CacheSpec:
@@ -66,22 +65,6 @@ def _turned(entry: Entry, blocks) -> Blocks:
                 f"[{rows},{columns}]; all images must have one size"
             )
         yield np.asarray(labels), np.asarray(pixels) / largest
-
-
-def check_settings(entry: Entry) -> None:
-    """UserError for settings of images that are out of range, or that the set has no images for."""
-    for name in SETTINGS:
-        value, least = entry.settings.get(name), 1 if name == "per_class" else 0
-        if value is None:
-            continue
-        if not entry.image:
-            raise UserError(
-                f"dataset.{name}={value} is for sets of images, such as mnist_images; {entry.name} is none"
-            )
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UserError(
-                f"dataset.{name}={value!r}; a whole number of at least {least}, or null, is needed"
-            )
 
 
 def divided(entry: Entry, data: Data, protocol: dict, split: int) -> tuple[Data, np.ndarray, np.ndarray]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dgpbench.config.derived import is_trial, own_test
 from dgpbench.config.keys import likelihood_settings
-from dgpbench.config.protocol import check_split, check_task, is_trial, own_test
-from dgpbench.config.schema import NUMBERS, SCALINGS, SPLIT_RULES
+from dgpbench.config.refusals import check_data
+from dgpbench.config.schema import NUMBERS, SCALINGS
 from dgpbench.data import image_outputs
 from dgpbench.data.cache import Blocks, CacheSpec, Data, key_of, load_data, load_recipe, recipe_of
 from dgpbench.data.catalogue import Entry, RemoteFile, Source, catalogue, entry_from_config
@@ -24,7 +25,6 @@ from dgpbench.data.split import (
     Split,
     carve_validation,
     check_index,
-    check_levels,
     count_levels,
     covering_rows,
     divide_levels,
@@ -43,15 +43,8 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     """Fetch (if need be), parse, split and scale the dataset a config names."""
     note = note or silent
     entry, protocol, split = entry_from_config(cfg["dataset"]), cfg["protocol"], cfg.get("split", 0)
-    rule = protocol["split_rule"]
-    if rule not in SPLIT_RULES:
-        raise UserError(f"protocol.split_rule={rule!r}; allowed: {', '.join(SPLIT_RULES)}")
-    own = {"name": entry.name, "train_rows": entry.train_rows}
-    check_levels(entry)
-    _check_counts(entry, protocol)
-    image_outputs.check_settings(entry)
-    check_split(split, own, protocol)
-    check_task(protocol, entry.name, entry.task)
+    rule, own = protocol["split_rule"], {"name": entry.name, "train_rows": entry.train_rows}
+    check_data(entry, protocol, split)
     if rule == "published":
         data, train, test = load_published(entry, cfg["paths"], split, note)
     elif entry.on_demand:
@@ -60,11 +53,6 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
         data = load_recipe(recipe_for(entry, cfg["paths"], protocol), entry.name, note)
     valid, count, recipe = None, 0, None
     prepared = is_prepared(entry)
-    if prepared and rule in ("extrapolate", "cover"):
-        raise UserError(
-            f"protocol={protocol['name']} orders rows by their inputs, which dataset.prepare=auto makes from "
-            "the training rows; use another protocol"
-        )
     if entry.task in NUMBERS and (labels := data.meta.get("origin", {}).get("classes")):
         raise UserError(
             f"{entry.name}: the target is text ({', '.join(labels[:5])}{', ...' * (len(labels) > 5)}) and "
@@ -76,11 +64,6 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     if entry.on_demand:
         from dgpbench.data.synthetic import split_rows
 
-        if rule in ("extrapolate", "cover"):
-            raise UserError(
-                f"protocol={protocol['name']} orders all rows, and those of {entry.name} are computed when "
-                "asked for; use dataset=arm8"
-            )
         train, test = split_rows(len(data.X), 0 if rule == "fixed_zero" else split, protocol)
     elif entry.image:
         data, train, test = image_outputs.divided(entry, data, protocol, split)
@@ -116,22 +99,6 @@ def load_split(cfg: dict, note: Note | None = None) -> Split:
     found = _scaled(entry, data, Y, classes, rows, protocol, likelihood, split, seen, names)
     found = replace(found, recipe=recipe)
     return found.with_levels(count) if count else found
-
-
-def _check_counts(entry: Entry, protocol: dict) -> None:
-    """UserError where the numbers of rows asked for would be ignored."""
-    rule, rows = protocol["split_rule"], protocol.get("test_rows")
-    if (rule == "cover") != bool(rows):
-        raise UserError(
-            f"protocol.split_rule={rule} with protocol.test_rows={rows}: cover needs test_rows, and only it "
-            "takes them; use protocol=cover"
-        )
-    for name in ("test_rows", "train_rows"):
-        if protocol.get(name) and (entry.level is not None or entry.on_demand):
-            raise UserError(
-                f"protocol.{name}={protocol[name]} is not for {entry.name}, whose rows have levels or are "
-                "computed when asked for; leave it out, or use dataset=arm8"
-            )
 
 
 def recipe_for(entry: Entry, paths: dict, protocol: dict) -> CacheSpec:
@@ -208,25 +175,25 @@ def _scaled(
     if protocol.get("row_number") and entry.row_number is not None:
         traps.append("the row number is among the inputs: where rows are sorted by class, it tells the class")
     return Split(
-        data.X,
-        Y,
-        train,
-        test,
-        x_mean,
-        x_std,
-        y_mean,
-        y_std,
-        scaling,
-        entry.name,
-        data.data_hash,
-        split,
-        entry.task,
-        len(classes),
-        valid,
-        traps,
-        classes,
-        _density(entry),
-        entry.bin_size or 1.0,
+        X=data.X,
+        Y=Y,
+        rows_train=train,
+        rows_test=test,
+        x_mean=x_mean,
+        x_std=x_std,
+        y_mean=y_mean,
+        y_std=y_std,
+        scaling=scaling,
+        dataset=entry.name,
+        data_hash=data.data_hash,
+        index=split,
+        task=entry.task,
+        n_classes=len(classes),
+        rows_valid=valid,
+        traps=tuple(traps),
+        classes=tuple(classes),
+        log_density=_density(entry),
+        bin_size=entry.bin_size or 1.0,
         image=image_outputs.image_shape(entry, Y.shape[1]),
     )
 

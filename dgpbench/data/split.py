@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,17 @@ from dgpbench.data.scaling import moments
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from dgpbench.data.catalogue import Entry
     from dgpbench.data.prepare import Recipe
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Split:
-    """Holds the parsed arrays (memory-mapped when large) and row numbers; scaled rows are made on demand.
+    """Hold the parsed arrays (memory-mapped when large) and row numbers; scaled rows are made on demand.
 
-    `take_train` gives scaled rows without building the whole train part; `X_train` and its kin build it once.
+    `take_train` gives scaled rows without building the whole train part; `X_train` builds it once.
     """
 
     X: np.ndarray  # N, D, original units, all rows of the source
@@ -39,19 +41,27 @@ class Split:
     task: str = "regression"
     n_classes: int = 0
     rows_valid: np.ndarray | None = None
-    traps: list[str] = field(default_factory=list)
-    classes: list[str] = field(default_factory=list)  # the labels that codes 0 .. C-1 in Y stand for
+    traps: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()  # labels of the codes 0 .. C-1 in Y
     log_density: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None  # original units
     bin_size: float = 1.0  # length or area over which a row counts, where the task is counts
-    levels: int = 0  # fidelities, where the last input is the level of a row (data/levels.py)
-    image: tuple[int, int] | None = None  # rows and columns, where the outputs are pixels (data/images.py)
-    recipe: Recipe | None = None  # how the inputs were made of a user's table (data/prepare.py)
+    levels: int = 0  # fidelities, where the last input is the level of a row
+    image: tuple[int, int] | None = None  # rows and columns, where the outputs are pixels
+    recipe: Recipe | None = None  # how the inputs were made of a user's table
 
     @classmethod
     def from_arrays(
-        cls, X_train, Y_train, X_test=None, Y_test=None, dataset="arrays", task="regression", n_classes=0
+        cls,
+        X_train: ArrayLike,
+        Y_train: ArrayLike,
+        X_test: ArrayLike | None = None,
+        Y_test: ArrayLike | None = None,
+        dataset: str = "arrays",
+        task: str = "regression",
+        n_classes: int = 0,
+        classes: tuple[str, ...] = (),
     ) -> Split:
-        """Wrap arrays that are already scaled, e.g. those another package hands to `fit`."""
+        """Return a split of arrays that are already scaled."""
         from dgpbench.data.cache import data_hash
 
         X_train, Y_train = (np.asarray(a, dtype=np.float64) for a in (X_train, Y_train))
@@ -60,32 +70,33 @@ class Split:
         X, Y, n = np.vstack([X_train, X_test]), np.vstack([Y_train, Y_test]), len(X_train)
         D, P = X.shape[1], Y.shape[1]
         return cls(
-            X,
-            Y,
-            np.arange(n),
-            np.arange(n, len(X)),
-            np.zeros(D),
-            np.ones(D),
-            np.zeros(P),
-            np.ones(P),
-            "train",
-            dataset,
-            data_hash(X, Y),
+            X=X,
+            Y=Y,
+            rows_train=np.arange(n),
+            rows_test=np.arange(n, len(X)),
+            x_mean=np.zeros(D),
+            x_std=np.ones(D),
+            y_mean=np.zeros(P),
+            y_std=np.ones(P),
+            scaling="train",
+            dataset=dataset,
+            data_hash=data_hash(X, Y),
             task=task,
             n_classes=n_classes,
+            classes=classes,
         )
 
     def on_validation(self) -> Split:
-        """The same training rows, with the validation rows in place of the test rows."""
+        """Return a split that tests on the validation rows."""
         if self.rows_valid is None:
             raise ValueError("no rows are held out: protocol.validation is 0")
         return replace(self, rows_test=self.rows_valid, rows_valid=None)
 
     def with_levels(self, levels: int) -> Split:
-        """The same with so many levels in the last input, which then stays as it is."""
+        """Return a split with `levels` levels in the last input, which is not scaled."""
         mean, std = self.x_mean.copy(), self.x_std.copy()
         mean[-1], std[-1] = 0.0, 1.0
-        traps = [trap for trap in self.traps if f"input {self.dim - 1} is constant" not in trap]
+        traps = tuple(trap for trap in self.traps if f"input {self.dim - 1} is constant" not in trap)
         return replace(self, x_mean=mean, x_std=std, traps=traps, levels=levels)
 
     @property
@@ -105,7 +116,7 @@ class Split:
         return self.Y.shape[1]
 
     def take(self, source_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scaled (X, Y) of source rows, read in file order and returned in the order asked for."""
+        """Return scaled (X, Y) of source rows, in the order of `source_rows`."""
         order = np.argsort(source_rows, kind="stable")
         X, Y = (np.empty((len(source_rows), A.shape[1])) for A in (self.X, self.Y))
         X[order], Y[order] = self.X[source_rows[order]], self.Y[source_rows[order]]
@@ -116,10 +127,11 @@ class Split:
         return X, Y
 
     def take_train(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scaled rows of the train part by position 0 .. n_train - 1."""
+        """Return scaled training rows by position 0 .. n_train - 1."""
         return self.take(self.rows_train[np.asarray(rows)])
 
     def take_test(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return scaled test rows by position 0 .. n_test - 1."""
         return self.take(self.rows_test[np.asarray(rows)])
 
     @cached_property
@@ -250,18 +262,6 @@ def carve_validation(rows_train: np.ndarray, split: int, fraction: float) -> tup
     chosen = np.zeros(len(rows_train), dtype=bool)
     chosen[np.random.RandomState([split, _VALIDATION]).permutation(len(rows_train))[:count]] = True
     return rows_train[~chosen], rows_train[chosen]
-
-
-TRAIN_LEVELS = ("all", "highest")
-
-
-def check_levels(entry: Entry) -> None:
-    """UserError for settings of levels that say nothing."""
-    chosen = entry.settings.get("train_levels", "all")
-    if chosen not in TRAIN_LEVELS:
-        raise UserError(f"dataset.train_levels={chosen!r}; allowed: {', '.join(TRAIN_LEVELS)}")
-    if chosen != "all" and entry.level is None:
-        raise UserError(f"dataset.train_levels={chosen} needs levels; name their column with dataset.level")
 
 
 def count_levels(entry: Entry, level: np.ndarray) -> int:

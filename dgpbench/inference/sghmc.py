@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.config.budget import every
+from dgpbench.config.derived import every
 from dgpbench.config.schema import COUNT, COUNT_OR_NULL, POSITIVE, Field
 from dgpbench.errors import UserError
 from dgpbench.gp.lazy import lazy

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from dgpbench.config.budget import every
+from dgpbench.config.derived import every
 from dgpbench.config.schema import COUNT, COUNT_OR_NULL, POSITIVE, RATE, SWITCH, Field
 from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Method, Numerics, Update

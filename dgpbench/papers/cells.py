@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from dgpbench.config import compose
+from dgpbench.config.derived import num_splits
 from dgpbench.config.keys import DATA_FIELDS, config_key
-from dgpbench.config.protocol import num_splits
 from dgpbench.config.tree import config_folders, options, read_option
 from dgpbench.errors import UserError
 from dgpbench.papers.published import Published, find

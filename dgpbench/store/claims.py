@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from dgpbench.config.budget import budget_of, planned_steps
-from dgpbench.config.protocol import own_test
+from dgpbench.config.derived import budget_of, own_test, planned_steps
 
 CLOCKS = timedelta(days=1)  # by which clocks may differ
 EARLIEST = datetime(2017, 1, 1, tzinfo=timezone.utc)  # the year of the first paper that is rebuilt here

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from dgpbench.config.budget import planned_steps
+from dgpbench.config.derived import planned_steps
 from dgpbench.config.keys import complete, hashed, settings
 from dgpbench.machine import cache_folder, pace, processor, read_cached, write_cached
 from dgpbench.store.layout import slug

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgpbench.config.derived import is_trial
 from dgpbench.config.keys import complete
-from dgpbench.config.protocol import is_trial
 from dgpbench.errors import UserError
 from dgpbench.store import index, seal
 from dgpbench.store.layout import COMMUNITY, DAMAGED, PACKED, RECORD, labels_of, unit_folders

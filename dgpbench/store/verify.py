@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dgpbench.config.protocol import is_trial
+from dgpbench.config.derived import is_trial
 from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import CLASSES, IMAGES, known_metrics
 from dgpbench.evaluate.metrics import QUANTILE_NAMES, class_inputs, reliability_bins

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from dgpbench.config import compose
 from dgpbench.config.composition import plain_override
+from dgpbench.config.derived import num_splits
 from dgpbench.config.keys import run_key
-from dgpbench.config.protocol import check_split, num_splits
+from dgpbench.config.refusals import check_split
 from dgpbench.config.schema import check_field
 from dgpbench.config.tree import config_folders, groups, member, options
 from dgpbench.errors import UserError

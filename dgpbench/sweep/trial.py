@@ -247,7 +247,7 @@ class _Trial:
         """Yield functions that give a split with at most n training rows, and whether its task is one that
         the model must be able to do."""
         if not made_up:
-            from dgpbench.config.protocol import is_trial
+            from dgpbench.config.derived import is_trial
             from dgpbench.data import load_split
 
             self.begin("data")
@@ -426,9 +426,8 @@ def _made_up(task: str, rows: int) -> Split:
         Y = np.floor(count * f.argsort(0).argsort(0) / len(f))
     elif task == "counts":
         Y = random.poisson(np.exp(f / 2)).astype(float)
-    made = Split.from_arrays(X[:rows], Y[:rows], X[rows:], Y[rows:], "generated", task, count)
-    made.classes = [str(c) for c in range(count)]
-    return made
+    classes = tuple(str(c) for c in range(count))
+    return Split.from_arrays(X[:rows], Y[:rows], X[rows:], Y[rows:], "generated", task, count, classes)
 
 
 def _values(predictive: Predictive) -> list[np.ndarray]:

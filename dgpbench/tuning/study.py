@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dgpbench.config import compose, run_key
 from dgpbench.config.composition import check_words
-from dgpbench.config.protocol import num_splits
+from dgpbench.config.derived import num_splits
 from dgpbench.config.refusals import check_tuned
 from dgpbench.errors import UserError
 from dgpbench.store.scan import Unit

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dgpbench.config import compose
-from dgpbench.config.protocol import num_splits
+from dgpbench.config.derived import num_splits
 from dgpbench.data import load_split
 from dgpbench.data.cache import Data
 from dgpbench.data.catalogue import Entry
@@ -29,7 +29,7 @@ def test_labels_become_codes_in_sorted_order(tmp_path, config):
     labels = ["pear", "apple", "fig", "apple"] * 10
     path, X = csv_file(tmp_path, labels)
     split = load_split(config(own(path)))
-    assert split.classes == ["apple", "fig", "pear"] and split.n_classes == 3 and split.task == "multiclass"
+    assert split.classes == ("apple", "fig", "pear") and split.n_classes == 3 and split.task == "multiclass"
     back = [split.classes[int(c)] for c in split.Y[:, 0]]
     assert back == labels and np.array_equal(split.X, X)
     assert split.y_mean == 0 and split.y_std == 1
@@ -39,7 +39,7 @@ def test_labels_become_codes_in_sorted_order(tmp_path, config):
 def test_numeric_labels_sort_as_numbers(tmp_path, config):
     path, _ = csv_file(tmp_path, ["10", "9", "-1", "9.0"] * 10)
     split = load_split(config(own(path)))
-    assert split.classes == ["-1", "9", "10"] and split.Y[:4, 0].tolist() == [2, 1, 0, 1]
+    assert split.classes == ("-1", "9", "10") and split.Y[:4, 0].tolist() == [2, 1, 0, 1]
 
 
 def test_labels_of_a_catalogued_set_are_coded_when_loaded():
@@ -57,7 +57,7 @@ def test_a_text_class_in_the_first_line_is_no_header(tmp_path, config):
     path = tmp_path / "bare.csv"
     path.write_text("\n".join(f"{i},{i * i % 7},{'ab'[i % 2]}" for i in range(20)))
     split = load_split(config({"name": "csv", "path": str(path), "task": "binary", "target": None}))
-    assert len(split.X) == 20 and split.classes == ["a", "b"]
+    assert len(split.X) == 20 and split.classes == ("a", "b")
     assert load_split(config({"name": "csv", "path": str(path), "task": "binary", "target": 2})).n_train == 18
 
 
@@ -201,7 +201,7 @@ def test_row_numbers_are_inputs_under_bayesian_benchmarks_only(name, mirror, con
 def test_pixels_are_divided_and_constant_ones_do_no_harm(config):
     split = load_split(config("digits"))
     assert split.X.max() == 16 and np.array_equal(split.X_train, split.X[split.rows_train] / 16)
-    assert split.traps == [] and split.n_classes == 10
+    assert split.traps == () and split.n_classes == 10
     scaled = load_split(config("digits", pixels="scaling"))
     constant = split.X[scaled.rows_train].std(0) == 0
     assert constant.any() and np.all(scaled.X_train[:, constant] == 0) and np.isfinite(scaled.X_test).all()

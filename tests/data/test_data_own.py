@@ -171,4 +171,4 @@ def test_traps_are_found_in_own_data(config, tmp_path):
     table = np.column_stack([random.standard_normal((80, 2)), np.arange(80) % 8])
     np.savetxt(tmp_path / "b.csv", table, delimiter=",")
     split = load_split(config({"name": "csv", "path": str(tmp_path / "b.csv")}))
-    assert split.traps == ["8 distinct targets in 80 rows: a density model can gain by spikes"]
+    assert split.traps == ("8 distinct targets in 80 rows: a density model can gain by spikes",)

@@ -341,7 +341,7 @@ def test_text_targets_are_classes_and_stray_ones_are_errors(tmp_path, paths):
     assert task("k") == "regression" and task("k", "dataset.task=auto") == "multiclass"
     cfg = compose([*words, "dataset.target=town"])
     found = load_split(cfg)
-    assert found.classes == ["Bonn", "Kiel", "Ulm"] and len(found.X) == frame["town"].notna().sum()
+    assert found.classes == ("Bonn", "Kiel", "Ulm") and len(found.X) == frame["town"].notna().sum()
     with pytest.raises(UserError, match="the target is text .Bonn, Kiel, Ulm."):
         load_split(compose([*words, "dataset.target=town", "dataset.task=regression"]))
     frame["k"] = frame["k"].astype(object).where(frame.index != 7, "lots")

@@ -7,7 +7,7 @@ import pytest
 from test_loop import BASE, StopAt, _fit, _same, _split
 
 from dgpbench.config import compose
-from dgpbench.config.budget import budget_text, planned_steps
+from dgpbench.config.derived import budget_text, planned_steps
 from dgpbench.engine.context import Stopping, StopRule
 from dgpbench.errors import Interrupted, UserError
 

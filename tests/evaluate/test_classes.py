@@ -27,9 +27,9 @@ def case(n, C, seed=0, coarse=False):
 def split_of(y, C):
     X = np.arange(len(y), dtype=float)[:, None]
     task = "binary" if C == 2 else "multiclass"
-    made = Split.from_arrays(np.zeros((2, 1)), np.zeros((2, 1)), X, y[:, None], task=task, n_classes=C)
-    made.classes = [f"class {c}" for c in range(C)]
-    return made
+    names = tuple(f"class {c}" for c in range(C))
+    empty = np.zeros((2, 1))
+    return Split.from_arrays(empty, empty, X, y[:, None], task=task, n_classes=C, classes=names)
 
 
 def score(probs, y, **changes):

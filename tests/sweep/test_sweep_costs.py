@@ -9,7 +9,7 @@ from sweep_tools import TINY, data, write_data
 
 from dgpbench import machine
 from dgpbench.config import compose, config_key
-from dgpbench.config.budget import planned_steps
+from dgpbench.config.derived import planned_steps
 from dgpbench.store import costs as timing
 from dgpbench.store.layout import packaged
 from dgpbench.store.reference import export

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from dgpbench.config import budget
+from dgpbench.config import derived
 from dgpbench.config.keys import later_defaults
 from dgpbench.config.refusals import unused_sections
 from dgpbench.config.schema import show_value
@@ -162,7 +162,7 @@ def budget_text(config: dict) -> str:
     """'20,000 steps', '60 s', or 'closed form' where nothing is optimised."""
     if config["model"].get("closed_form"):
         return "closed form"
-    return budget.budget_text(config["budget"])
+    return derived.budget_text(config["budget"])
 
 
 def training_seconds(comparison: Comparison, column: str, name: str = "seconds") -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dgpbench.config.protocol import is_trial
+from dgpbench.config.derived import is_trial
 from dgpbench.evaluate.metric_table import Metric
 from dgpbench.report.comparison.compare_runs import Comparison, tuned_names
 from dgpbench.report.result_table import Cell, Place, Spec, Table

@@ -12,7 +12,8 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from dgpbench.config.protocol import check_split, num_splits
+from dgpbench.config.derived import num_splits
+from dgpbench.config.refusals import check_split
 from dgpbench.config.tree import config_folders, groups
 from dgpbench.errors import UserError
 

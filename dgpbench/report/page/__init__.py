@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from dgpbench import __version__
-from dgpbench.config.protocol import is_trial
+from dgpbench.config.derived import is_trial
 from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.comparison.methods import as_comparison, common_settings, methods
 from dgpbench.report.comparison.plots import most_run

@@ -1,4 +1,4 @@
-"""Length of a training run: how many steps a budget means for a dataset, and when it may end before."""
+"""Quantities that a config implies: numbers of splits and of steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ GROWTH_ROWS = 1000  # up to here budget.growth=sqrt changes nothing
 
 
 def budget_of(cfg: dict) -> dict[str, Any]:
-    """The budget section, completed where it is of an older config."""
+    """Return the budget section, completed if the config is an older one."""
     return later_defaults("budget") | cfg["budget"]
 
 
 def planned_steps(budget: dict, rows: int) -> int | None:
-    """Steps for so many training rows; under growth=sqrt budget.steps is for 1,000 of them, and max_steps the
-    most that there are for more."""
+    """Return the steps for `rows` training rows.
+
+    Under growth=sqrt, budget.steps is for 1,000 rows, and max_steps is the limit for more rows.
+    """
     steps, most = budget["steps"], budget.get("max_steps")
     if steps is None or budget.get("growth", "none") == "none":
         return steps
@@ -26,7 +28,7 @@ def planned_steps(budget: dict, rows: int) -> int | None:
 
 
 def budget_text(budget: dict, rows: int | None = None) -> str:
-    """'20,000 steps', '60 s', 'at most 100,000 steps, until ...'; for so many training rows if given."""
+    """Return '20,000 steps', '60 s' or 'at most 100,000 steps, until ...' (for `rows` training rows)."""
     grows = rows is None and budget.get("growth", "none") == "sqrt"
     steps = budget["steps"] if rows is None else planned_steps(budget, rows)
     most = f", at most {budget['max_steps']:,}" if grows and budget.get("max_steps") else ""
@@ -45,25 +47,19 @@ def every(steps: int) -> str:
     return "every step" if steps == 1 else f"every {steps:,} steps"
 
 
-def refuses_stop(cfg: dict) -> str | None:
-    """Why budget.stop does not fit a config; None where it does."""
-    budget, model, protocol = budget_of(cfg), cfg["model"], cfg["protocol"]
-    stop = budget["stop"]
-    if stop == "none":
-        return None
-    if model.get("own_training") or model.get("closed_form"):
-        return (
-            f"budget.stop={stop} is not for model={model['name']}, which trains in its own way; leave it out"
-        )
-    if stop == "converged":
-        return None
-    if "layers" not in model:
-        return (
-            f"budget.stop=validation is for GP models; model={model['name']} is none: use converged or none"
-        )
-    if not protocol["validation"] or protocol.get("evaluate") == "validation":
-        return (
-            "budget.stop=validation takes rows out of the training rows to look at; set protocol.validation, "
-            "e.g. to 0.1, with protocol.evaluate=test"
-        )
-    return None
+def is_trial(cfg: dict) -> bool:
+    """Return whether a config is that of a tuning trial, which never uses test rows."""
+    return (cfg.get("protocol") or {}).get("evaluate") == "validation"
+
+
+def own_test(dataset: dict, protocol: dict) -> bool:
+    """Return whether the dataset's own train/test division is used."""
+    fixed = protocol.get("fixed_test", True) and protocol["split_rule"] != "published"
+    return dataset.get("train_rows") is not None and fixed
+
+
+def num_splits(dataset: dict, protocol: dict) -> int:
+    """Return the number of splits: the protocol's, or 1 if the dataset has its own test rows."""
+    if own_test(dataset, protocol) and protocol["split_rule"] == "shuffle":
+        return 1
+    return protocol["splits"]
