@@ -12,7 +12,7 @@ JOBS ?= 2
 export PYTHONDONTWRITEBYTECODE =  # tests start hundreds of processes: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help venv install lock audit licences run test test-slow test-long test-cluster test-trackers test-libraries test-kill soak test-fuzz test-throughput lint docs perf perf-envs repro clean
+.PHONY: help venv install lock audit licences run test test-slow test-long test-cluster test-trackers test-libraries test-kill soak test-fuzz test-throughput lint docs results perf perf-envs repro clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -122,6 +122,9 @@ docs: $(DOCS)  ## the documentation site, site/index.html (Python 3.11 or later)
 	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { \
 	  echo "the site needs Python 3.11 or later: make clean, then make docs PYTHON=python3.11" >&2; exit 1; }
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q -f .ci/mkdocs.yml && echo "site/index.html"
+
+results: $(STAMP)  ## write docs/results/ and the numbers that pages cite, from records and measurements
+	@$(BIN)/python .ci/results.py
 
 repro: $(STAMP)  ## run the published tables' cells, in the order of cells.txt, records to results/reference; BUDGET=2h
 	@$(BIN)/dgpbench repro $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)

@@ -1,5 +1,6 @@
 """Generated pages and cited numbers follow from the records; citing an unknown cell is an error."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -46,6 +47,16 @@ def test_generated_pages_have_a_stamp_and_the_expected_tables(generated):
     assert "## How many cells agree" in pages["overview"] and "| S7 | 26 |" in pages["overview"]
     assert pages["table-S7"].count("| model | splits | ours | published |") == 4
     assert "| gpflux | median, worst |" in pages["race"] and "## Ranks by CRPS" in pages["leaderboard"]
+
+
+def test_the_performance_page_states_the_measured_shares():
+    found = json.loads((results.MEASURED / "race.json").read_text())["tables"][1]["rows"]
+    shares = {row[0]: row[5].split(", ") for row in found if row[1] == "median, worst"}
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8").replace(" %", "%")
+    (torch, torch_worst), (flux, flux_worst) = ([f"{float(x):.0%}" for x in pair] for pair in shares.values())
+    assert list(shares) == ["gpytorch", "gpflux"]
+    assert f"in {torch} of GPyTorch's training time, and that of GPflux in {flux} (medians" in text
+    assert f"at most {torch_worst} of GPyTorch's time, and at most {flux_worst} of GPflux's." in text
 
 
 def test_blocks_and_cells_follow_the_records(tmp_path):
