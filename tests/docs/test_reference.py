@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dgpbench.cli.registry import commands
-from dgpbench.config.kernel_names import NAMES
-from dgpbench.config.schema import LIKELIHOODS
+from dgpbench.config.kernel_names import names as kernel_names
 from dgpbench.config.tree import main_fields, options
 from dgpbench.data.catalogue import catalogue
 from dgpbench.evaluate.metric_table import known_metrics
@@ -21,8 +20,8 @@ ENTRY = re.compile(r"^### (.+?)\n(.*?)(?=^#|\Z)", re.M | re.S)
 PAGES = {
     "models": (set(options("model")), 60, 150),
     "inference": (set(options("inference")), 60, 150),
-    "kernels": (set(NAMES), 60, 150),
-    "likelihoods": (set(LIKELIHOODS), 60, 150),
+    "kernels": (set(kernel_names()), 60, 150),
+    "likelihoods": (set(options("likelihood")), 60, 150),
     "metrics": (set(known_metrics(())), 20, 100),
 }
 
