@@ -121,7 +121,7 @@ $(DOCS): .ci/constraints-docs.txt .ci/requirements-docs.lock $(STAMP)
 docs: $(DOCS)  ## the documentation site, site/index.html (Python 3.11 or later): from the disk, without network
 	@$(BIN)/python -c 'import mkdocs' 2>/dev/null || { \
 	  echo "the site needs Python 3.11 or later: make clean, then make docs PYTHON=python3.11" >&2; exit 1; }
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q -f .ci/mkdocs.yml && echo "site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -f .ci/mkdocs.yml && echo "site/index.html"
 
 results: $(STAMP)  ## write docs/results/ and the numbers that pages cite, from records and measurements
 	@$(BIN)/python .ci/results.py

@@ -55,7 +55,7 @@ def method_class(inference: Mapping[str, Any]) -> type[Method]:
     kind = load_class("inference._target_", target)
     missing = [name for name in ("fields", "refuses", "bound", "update", "rates") if not hasattr(kind, name)]
     if missing:
-        raise UserError(f"inference._target_={target} lacks {', '.join(missing)}; see docs/your_inference.md")
+        raise UserError(f"inference._target_={target} lacks {', '.join(missing)}; see docs/add-inference.md")
     return kind
 
 

@@ -61,7 +61,7 @@ def create(cfg: dict) -> Model:
     missing = [name for name in METHODS if not hasattr(model, name)]
     if missing:
         where = source_of(type(model))
-        raise UserError(f"{where}model._target_={target} lacks {', '.join(missing)}; see docs/your_model.md")
+        raise UserError(f"{where}model._target_={target} lacks {', '.join(missing)}; see docs/first-model.md")
     return model
 
 
@@ -72,7 +72,7 @@ def _built(kind: type, target: str, cfg: dict) -> Model:
     except TypeError:
         raise UserError(
             f"model._target_={target} cannot be built: its __init__ must take the config, "
-            "def __init__(self, cfg); see docs/your_model.md"
+            "def __init__(self, cfg); see docs/first-model.md"
         ) from None
     try:
         return kind(cfg)
@@ -82,7 +82,7 @@ def _built(kind: type, target: str, cfg: dict) -> Model:
         if not (place := in_user_file(error)):
             raise
         what = f"{type(error).__name__}: {error}{place}"
-        raise UserError(f"model._target_={target} cannot be built: {what}; see docs/your_model.md") from error
+        raise UserError(f"model._target_={target} cannot be built: {what}; see docs/first-model.md") from error
 
 
 def check_task(model: Model, name: str, split: Split) -> None:

@@ -16,7 +16,7 @@ def test_fail_kill_lose_the_worker_resume_and_nothing_twice(tmp_path, ray_cluste
         lost = training(tmp_path, but=[killed["job"]])
         psutil.Process(lost["pid"]).parent().kill()  # Ray sees it and tries again
         table, told = first.communicate(timeout=400)
-    print(told, table)  # for docs/sweeps.md
+    print(told, table)  # for docs/clusters.md
     assert first.returncode == 1 and "8 units: 7 done, 1 failed" in table
     found = records(tmp_path)
     assert found["stub_fail", 1, 0]["reason"].startswith("RuntimeError: no luck today (")

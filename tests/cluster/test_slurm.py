@@ -32,7 +32,7 @@ def test_fail_kill_preempt_resume_and_nothing_twice(tmp_path, slurm):
             hurry(slurm)
             time.sleep(1)
         table, told = first.communicate()
-    print(told, table)  # for docs/sweeps.md
+    print(told, table)  # for docs/clusters.md
     assert first.returncode == 1
     assert "8 units: 6 done, 1 failed, 1 interrupted" in table
     assert told.count("submitted job") == 2  # arrays of five: eight units are two arrays

@@ -76,7 +76,7 @@ def test_interruption_is_recorded_and_raised(tmp_path):
 
 REFUSED = {
     "Refusing": "this model takes one input only",
-    "Incomplete": "lacks predict, parameters, load_parameters; see docs/your_model.md",
+    "Incomplete": "lacks predict, parameters, load_parameters; see docs/first-model.md",
     "Missing": "cannot be imported .*no attribute 'Missing'.*give module.Class",
 }
 

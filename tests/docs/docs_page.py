@@ -21,9 +21,8 @@ def files(page: str) -> dict[str, str]:
 def commands(page: str) -> list[list[str]]:
     """Arguments of each `dgpbench` command in the page's sh blocks."""
     blocks = COMMANDS.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
-    lines = [shlex.split(line) for block in blocks for line in block.splitlines()]
-    assert all(line[0] == "dgpbench" for line in lines)
-    return [line[1:] for line in lines]
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("dgpbench ")]
 
 
 def write(page: str, folder: Path) -> None:

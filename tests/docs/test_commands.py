@@ -1,5 +1,6 @@
 """Commands and settings in README.md and the reference are known, and links in README.md lead somewhere."""
 
+import csv
 import re
 import shlex
 
@@ -8,7 +9,7 @@ import pytest
 
 from dgpbench.cli.registry import commands
 from dgpbench.config import compose
-from dgpbench.config.tree import config_folders
+from dgpbench.config.tree import config_folders, options
 from dgpbench.sweep.planner import axes_of
 
 README = (docs_page.ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,6 +52,22 @@ def test_the_settings_most_used_compose(cell):
 
 def test_every_command_is_on_the_page_of_commands():
     assert set(commands()) - {verb for verb, _ in LINES} <= {"worker", "completion"}
+
+
+def test_numbers_in_the_readme_are_current():
+    """Names of options, `csv` and `openml` apart, and lines of the files of published results."""
+    folder = docs_page.ROOT / "dgpbench" / "papers"
+    lines = sum(
+        len(list(csv.DictReader((folder / name).open(encoding="utf-8"))))
+        for name in ("published.csv", "beyond.csv")
+    )
+    for text in (
+        f"{len(options('model'))} models, ",
+        f"{len(options('dataset')) - 2} datasets and ",
+        f"{len(options('inference'))} inference methods",
+        f"next to {lines:,} published ones",
+    ):
+        assert text in " ".join(README.split()), text
 
 
 def test_links_of_the_readme():

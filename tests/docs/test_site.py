@@ -40,7 +40,7 @@ def test_every_page_is_in_the_navigation():
 @pytest.mark.slow
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
     pytest.importorskip("mkdocs", reason="make docs installs it")
-    call("-m", "mkdocs", "build", "-q", "-f", ".ci/mkdocs.yml", "--site-dir", str(tmp_path))
+    call("-m", "mkdocs", "build", "-f", ".ci/mkdocs.yml", "--site-dir", str(tmp_path))
     for path in tmp_path.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|img|iframe|source)[^>]*\ssrc=\"([^\"]+)", text)

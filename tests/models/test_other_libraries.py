@@ -398,7 +398,7 @@ def test_the_page_shows_the_example_files():
     sys.path.insert(0, str(ROOT / "tests" / "docs"))
     import docs_page
 
-    shown = docs_page.files("other_libraries.md")
+    shown = docs_page.files("other-libraries.md")
     names = ["forest", "torch_network", "gpytorch_gp"]
     assert list(shown) == [file for name in names for file in (f"{name}.py", f"model/{name}.yaml")]
     for name, text in shown.items():

@@ -255,7 +255,7 @@ def test_unknown_tables_and_variants_are_refused_with_the_nearest():
 
 
 def test_the_own_table_of_the_docs(tmp_path):
-    text = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "latex-tables.md").read_text(encoding="utf-8")
     path = tmp_path / "depth.yaml"
     path.write_text(text.split("```yaml\n")[1].split("```")[0])
     found = units(GP, "energy", [-1.0, -2.0]) + units(

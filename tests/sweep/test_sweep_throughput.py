@@ -1,6 +1,6 @@
 """Twenty units of ten seconds and more: what a sweep costs beyond their training and evaluation.
 
-Takes minutes of an idle machine: `make test-throughput`. Prints the lines that docs/sweeps.md has.
+Takes minutes of an idle machine: `make test-throughput`. Prints the lines that docs/clusters.md has.
 """
 
 import os

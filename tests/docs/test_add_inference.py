@@ -1,10 +1,10 @@
-"""docs/your_inference.md does what it says; a method that goes wrong is recorded with its place."""
+"""The guide docs/add-inference.md runs; a method that goes wrong is recorded with its place."""
 
 import docs_page
 import numpy as np
 import pytest
 
-PAGE = "your_inference.md"
+PAGE = "add-inference.md"
 
 
 @pytest.fixture(scope="module")

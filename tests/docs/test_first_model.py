@@ -1,4 +1,4 @@
-"""docs/your_model.md does what it says: its files, its commands, and the right numbers."""
+"""The tutorial docs/first-model.md: its files, its commands, and the right numbers."""
 
 import sys
 
@@ -8,16 +8,18 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PAGE = "your_model.md"
+PAGE = "first-model.md"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The page's files, after its first two commands."""
+    """The page's files, after its check and its two runs."""
     place = tmp_path_factory.mktemp("your_model")
     docs_page.write(PAGE, place)
-    for arguments in docs_page.commands(PAGE)[:2]:
-        docs_page.run(arguments, place)
+    check, first, second, *_ = docs_page.commands(PAGE)
+    assert "no error found" in docs_page.run(check, place)
+    docs_page.run(first, place)
+    docs_page.run(second, place)
     return place
 
 
@@ -78,9 +80,14 @@ class Run:
 
 def test_show_and_rescore(folder):
     before = docs_page.records(folder)
-    show, rescore = docs_page.commands(PAGE)[2:]
+    show, rescore = docs_page.commands(PAGE)[4:]
     assert docs_page.run(show, folder).count("mine") >= 2
     docs_page.run(rescore, folder)
     after = {record["key"]: record for record in docs_page.records(folder)}
     for record in before:
         assert after[record["key"]]["metrics"] == record["metrics"]
+
+
+def test_the_comparison(folder):
+    table = docs_page.run(docs_page.commands(PAGE)[3], folder)
+    assert table.count("3/3") == 3 and "Paired tests against linear" in table and "missing" not in table

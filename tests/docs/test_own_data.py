@@ -1,4 +1,4 @@
-"""docs/your_dataset.md does what it says, and its numbers are right."""
+"""The guide docs/own-data.md: its commands run, and their numbers are right."""
 
 import docs_page
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PAGE = "your_dataset.md"
+PAGE = "own-data.md"
 
 
 @pytest.fixture(scope="module")

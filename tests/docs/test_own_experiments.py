@@ -1,16 +1,17 @@
-"""docs/your_experiments.md does what it says."""
+"""The experiments of docs/reproduce-a-paper.md run as the page says."""
 
 import docs_page
 import pytest
 
-PAGE = "your_experiments.md"
+PAGE = "reproduce-a-paper.md"
 
 
 @pytest.mark.slow
 def test_the_matrix_runs(tmp_path):
     docs_page.write(PAGE, tmp_path)
     for arguments in docs_page.commands(PAGE):
-        docs_page.run(arguments, tmp_path)
+        if "--config-dir" in arguments:
+            docs_page.run(arguments, tmp_path)
     deep, *swept = docs_page.records(tmp_path)
     assert deep["experiment"] == "depth_deep_natural" and deep["deviations"] == []
     assert deep["config"]["model"]["layers"] == ["gp", "gp"] and deep["config"]["model"]["num_inducing"] == 10
