@@ -29,7 +29,9 @@ HIGHER, LOWER = "higher", "lower"
 ANY, SHARE, NOT_NEGATIVE = (-math.inf, math.inf), (0.0, 1.0), (0.0, math.inf)
 HOME = "dgpbench.evaluate.metrics"
 LOGLIK = "test_loglik"  # compared unless another metric is asked for
-Inputs = Mapping[str, Any]  # what a metric may need, by name: see docs/add-kernel-likelihood-metric-dataset.md
+Inputs = Mapping[
+    str, Any
+]  # what a metric may need, by name: see docs/add-kernel-likelihood-metric-dataset.md
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,9 @@ def _built(kind: type, target: str, cfg: dict) -> Model:
         if not (place := in_user_file(error)):
             raise
         what = f"{type(error).__name__}: {error}{place}"
-        raise UserError(f"model._target_={target} cannot be built: {what}; see docs/first-model.md") from error
+        raise UserError(
+            f"model._target_={target} cannot be built: {what}; see docs/first-model.md"
+        ) from error
 
 
 def check_task(model: Model, name: str, split: Split) -> None:

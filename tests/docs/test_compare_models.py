@@ -17,7 +17,9 @@ def test_from_a_file_to_a_latex_table(tmp_path):
     (tmp_path / "examples").mkdir()
     shutil.copy(docs_page.ROOT / "examples" / "wells.csv", tmp_path / "examples")
     own, several, latex, _ = docs_page.commands("compare-models.md")
-    own, several, latex = ([SMALL.get(word, word) for word in arguments] for arguments in (own, several, latex))
+    own, several, latex = (
+        [SMALL.get(word, word) for word in arguments] for arguments in (own, several, latex)
+    )
     table = docs_page.run(own, tmp_path)
     assert table.count("3/3") == 3 and "missing" not in table
     table = docs_page.run([*several, "protocol.draws=50"], tmp_path)
