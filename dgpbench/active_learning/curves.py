@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dgpbench.active_learning.curve_file import Curve
-from dgpbench.report.figures.picture import Nothing, Picture, columns_for, legend_below, panel_each
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, columns_for, legend_below, panel_each
 from dgpbench.store.differences import dataset_label
 
 if TYPE_CHECKING:

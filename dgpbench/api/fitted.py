@@ -407,7 +407,7 @@ def model_and_split(unit: Unit) -> tuple[GPModel, Split]:
     Raises `Nothing` where the data are others now, and UserError if the parameters were not kept.
     """
     from dgpbench.data.loader import load_split
-    from dgpbench.report.figures.picture import Nothing
+    from dgpbench.report.charts import Nothing
 
     config = unit.record["config"]
     stored = read.parameters(unit)

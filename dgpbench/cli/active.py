@@ -57,7 +57,7 @@ def add_parser(subparsers) -> None:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.active_learning.curves import frame, picture
     from dgpbench.active_learning.study import run_curves
-    from dgpbench.report.figures.picture import Nothing
+    from dgpbench.report.charts import Nothing
     from dgpbench.report.output_files import put, save_pictures, writing
 
     _check(args)

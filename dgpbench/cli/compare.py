@@ -97,7 +97,7 @@ def main(args: argparse.Namespace) -> int:
     )
     _print(comparison, args.format)
     if kinds:
-        from dgpbench.report.comparison.plots import comparison_pictures
+        from dgpbench.report.comparison.methods import comparison_pictures
         from dgpbench.report.output_files import save_pictures
 
         pictures, undrawn = comparison_pictures(comparison, kinds=kinds)

@@ -38,8 +38,9 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.report.comparison.plots import pictures_of_runs
-    from dgpbench.report.figures.picture import Nothing, Picture
+    from dgpbench.report.charts import Nothing
+    from dgpbench.report.charts.picture import Picture
+    from dgpbench.report.comparison.methods import pictures_of_runs
     from dgpbench.report.layers_plot import has_layers, layer_pictures
     from dgpbench.report.output_files import save_pictures
     from dgpbench.report.run_files import choose

@@ -16,15 +16,16 @@ from dgpbench.papers.overview import overview
 from dgpbench.papers.published import citations
 from dgpbench.papers.table import Table
 from dgpbench.papers.views import side_by_side
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture
+from dgpbench.report.charts.training_curves import CURVES, trace_frame, trace_panels
+from dgpbench.report.charts.vega import group
 from dgpbench.report.comparison.compare_runs import Comparison
 from dgpbench.report.diagnostics import calibration, frontier
-from dgpbench.report.figures.picture import Nothing, Picture
-from dgpbench.report.figures.traces import trace_frame
 from dgpbench.report.grid import Grid, Line, plain
 from dgpbench.report.leaderboard import board
-from dgpbench.report.page.charts import group, training
 from dgpbench.report.page.frame import Links, Part, told
-from dgpbench.report.page.page_overview import CURVES, behaviour, table_charts
+from dgpbench.report.page.page_overview import behaviour, figure_charts
 from dgpbench.report.page.page_overview import overview as answer
 from dgpbench.report.render import to_html
 from dgpbench.report.significance import significance_grids
@@ -132,10 +133,8 @@ def _traces(spec: figures.FigureSpec, units: Sequence[Unit]) -> str:
     data = trace_frame(units, spec.panel, spec.strip)
     if data.empty:
         raise Nothing("these records hold no training trace")
-    data, models = data.sort_values("panel", kind="stable"), sorted(set(data.method))
-    found = training(data, models, spec.x)
-    if spec.lower and data[spec.lower].notna().any():
-        found += training(data, models, spec.x, spec.lower)
+    models = sorted(set(data.method))
+    found = trace_panels(data, spec)
     return group(f"figure-{spec.name}", spec.title, found, CURVES, models)
 
 
@@ -161,7 +160,7 @@ def _charts(table: Table) -> str:
     html = ""
     for spec in figures.figure_specs().values():
         if spec.table == table.spec.name and not spec.lacks and not spec.same:
-            html += table_charts(table, spec.kind, f"figure-{spec.name}", spec.title)
+            html += figure_charts(table, spec.kind, f"figure-{spec.name}", spec.title)
     return html
 
 

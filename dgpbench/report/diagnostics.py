@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from dgpbench.evaluate.metrics import ACCURACY, AUC, BRIER, COVERAGE, CRPS, ECE, PIT_KS
@@ -108,3 +109,34 @@ def frontier(table: Table) -> Grid:
         heads=2,
         notes=notes,
     )
+
+
+def pit_curves(table: Table) -> pd.DataFrame:
+    """dataset, model, splits, level, share: cumulated mean histograms of PIT values."""
+    lines = []
+    for (row, column), cell in table.cells.items():
+        found = [h for unit in cell.units if (h := unit.record["details"].get("pit_histogram"))]
+        if found:
+            share = np.concatenate([[0.0], np.cumsum(np.mean(found, axis=0))])
+            level = np.linspace(0, 1, len(share))
+            lines += [(row, column, len(found), x, y) for x, y in zip(level, share, strict=True)]
+    return pd.DataFrame(lines, columns=["dataset", "model", "splits", "level", "share"])
+
+
+def reliability_curves(table: Table) -> pd.DataFrame:
+    """dataset, model, splits, level, share: mean confidence and accuracy of each bin that has rows."""
+    lines = []
+    for (row, column), cell in table.cells.items():
+        found = [r for unit in cell.units if (r := unit.record["details"].get("reliability"))]
+        if not found:
+            continue
+        count = np.array([r["count"] for r in found])  # splits, bins
+        sums = [
+            (count * np.array([[v or 0.0 for v in r[name]] for r in found])).sum(0)
+            for name in ("confidence", "accuracy")
+        ]
+        total = count.sum(0)
+        full = total > 0
+        level, share = (s[full] / total[full] for s in sums)
+        lines += [(row, column, len(found), x, y) for x, y in zip(level, share, strict=True)]
+    return pd.DataFrame(lines, columns=["dataset", "model", "splits", "level", "share"])

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.errors import UserError
-from dgpbench.report.figures.picture import Nothing, Picture, legend_below, panels
-from dgpbench.report.runs.picture import run_name
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, legend_below, panels
+from dgpbench.report.charts.run_charts import run_name
 from dgpbench.store.scan import Unit
 
 # scaled inputs (G, D), samples, seed -> samples (S, G, width) of the output of each layer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dgpbench.errors import UserError
 
 if TYPE_CHECKING:
-    from dgpbench.report.figures.picture import Picture
+    from dgpbench.report.charts.picture import Picture
 
 
 @contextmanager

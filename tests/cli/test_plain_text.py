@@ -48,7 +48,7 @@ def test_show_writes_no_formula_and_no_escape(tmp_path, capsys):
 
 
 def test_a_dollar_sign_in_a_name_is_no_formula():
-    from dgpbench.report.figures.picture import Picture
+    from dgpbench.report.charts.picture import Picture
 
     def paint(figure, theme):
         axes = figure.subplots()

@@ -9,7 +9,7 @@ from dgpbench.config import compose
 from dgpbench.config.tree import options
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_unit
-from dgpbench.report.figures import traces
+from dgpbench.report.charts import training_curves as traces
 from dgpbench.store import read
 
 SEARCH = ("inference=ngd_adam", "inference.hyperparameters=fixed", "inference.natgrad.step=linesearch")

@@ -14,8 +14,11 @@ from dgpbench.papers.cells import Records
 from dgpbench.papers.figures import draws as draw_figures
 from dgpbench.papers.figures.draws import kept_draws
 from dgpbench.papers.table import build
-from dgpbench.report.figures import calibration, dots, ranks, traces
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts import rank_diagram as ranks
+from dgpbench.report.charts import training_curves as traces
+from dgpbench.report.charts.table_charts import dots_picture
+from dgpbench.report.diagnostics import pit_curves
 from dgpbench.store.scan import scan
 from dgpbench.store.write import write_unit
 
@@ -122,12 +125,12 @@ def test_traces_by_method_and_panel():
     assert frame.test_loglik.dropna().tolist() == [-1.5, -1.5]
     assert frame[frame.method == "sgp"].cpu_seconds.tolist() == [0.4, 2.0] * 4  # steps 1 and 5 of 10 in 4 s
     spec = figures.FigureSpec("3.2", "traces", "t", x="step", lower="step_size", strip="dsvi2017_")
-    picture = traces.picture(spec, found)
+    picture = traces.trace_picture(spec, found)
     assert picture.image()[:8] == b"\x89PNG\r\n\x1a\n" and len(picture.notes) == 1
     assert picture.data.bound.min() == -10.0
-    assert "no step size" in traces.picture(spec, found[:4]).notes[1]
+    assert "no step size" in traces.trace_picture(spec, found[:4]).notes[1]
     with pytest.raises(Nothing, match="no training trace"):
-        traces.picture(spec, units("dsvi2017_sgp", "energy", [1.0]))
+        traces.trace_picture(spec, units("dsvi2017_sgp", "energy", [1.0]))
     by_likelihood = traces.trace_frame(found, "experiment", "dsvi2017_")
     assert set(by_likelihood.panel) == {"sgp"} and set(by_likelihood.method) == {"", "shared"}
 
@@ -145,7 +148,7 @@ def test_calibration_curve_cumulates_the_mean_histogram():
         unit("dsvi2017_sgp", "boston", s, {"test_loglik": 0.0}, details={"pit_histogram": h})
         for s, h in enumerate(histograms)
     ]
-    frame = calibration.curves(build(specs.load("S7"), Records(found)))
+    frame = pit_curves(build(specs.load("S7"), Records(found)))
     assert frame.share.iloc[1] == pytest.approx(0.1) and frame.share.iloc[-1] == pytest.approx(1.0)
     assert list(frame.splits.unique()) == [2]
 
@@ -208,7 +211,7 @@ def test_tables_with_nothing_of_ours_warn_of_nothing(found):
     records = Records([u for name in found for u in units("dsvi2017_sgp", name, [-2.0])])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        picture = dots.picture(figures.find("2.4"), build(specs.load("S7"), records))
+        picture = dots_picture(figures.find("2.4"), build(specs.load("S7"), records))
         assert picture.image()[:4] == b"\x89PNG" and picture.data["mean"].notna().sum() == len(found)
 
 
@@ -217,7 +220,7 @@ def test_ranks_are_drawn_with_the_best_first_and_without_a_bar_below_five_sets()
     for dataset in ("boston", "energy"):
         found += units("dsvi2017_sgp", dataset, [-2.0]) + units("dsvi2017_dgp2", dataset, [-1.0])
     table = build(specs.load("S7"), Records(found))
-    picture = ranks.picture(figures.find("ranks-S7"), table)
+    picture = ranks.rank_picture(figures.find("ranks-S7"), table)
     assert picture.data.model.tolist() == ["DGP 2", "SGP"] and picture.data["mean"].tolist() == [1.0, 2.0]
     assert "no critical difference below 5 datasets" in picture.notes[0] and picture.image()[:4] == b"\x89PNG"
 
@@ -226,13 +229,3 @@ def test_a_figure_of_other_records_is_not_titled_after_the_paper(tmp_path):
     letters_run(tmp_path, rows=10, draws=50)
     picture = figures.make(figures.find("5.4"), scan(tmp_path), ["model=sgp"])
     assert picture.title == "Posterior densities: model=sgp"
-
-
-def test_a_value_far_from_all_others_does_not_flatten_a_frontier():
-    from dgpbench.report.figures.frontier import shown_range
-
-    assert shown_range([1.0, 2.0, 3.0, 4.0, 5.0]) == (1.0, 5.0)
-    assert shown_range([1.0, 2.0, 3.0, 4.0, 14.0]) == (1.0, 14.0)  # quartiles 2 and 4: up to 4 + 5 * 2
-    assert shown_range([1.0, 2.0, 3.0, 4.0, 14.1]) == (1.0, 4.0)
-    assert shown_range([-29.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 5.0)
-    assert shown_range([7.0]) == (7.0, 7.0) and shown_range([7.0, 9.0]) == (7.0, 9.0)

@@ -8,7 +8,7 @@ from dgpbench.cli import main
 from dgpbench.config import compose
 from dgpbench.experiment import run_unit
 from dgpbench.papers import figures
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
 from dgpbench.store.scan import scan
 
 

@@ -10,7 +10,7 @@ from dgpbench.experiment import run_unit
 from dgpbench.papers import figures, specs
 from dgpbench.papers.figures import images as image_figures
 from dgpbench.papers.figures import records as record_figures
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
 from dgpbench.store.scan import scan
 from dgpbench.store.verify import file_problems
 

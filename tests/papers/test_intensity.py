@@ -5,7 +5,7 @@ import pytest
 from report_units import record
 
 from dgpbench.papers import figures
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
 from dgpbench.store.scan import scan
 from dgpbench.store.write import write_unit
 

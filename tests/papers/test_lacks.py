@@ -7,7 +7,7 @@ from dgpbench.errors import UserError
 from dgpbench.papers import figures, specs
 from dgpbench.papers.load import tables_of
 from dgpbench.papers.overview import of_table, overview
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
 
 THESIS = [f"{c}.{i}" for c, n in ((1, 4), (2, 4), (3, 8), (4, 8), (5, 7), (6, 4)) for i in range(1, n + 1)]
 DSVI = ["dsvi1", "dsvi2"]

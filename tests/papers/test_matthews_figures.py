@@ -12,7 +12,7 @@ from dgpbench.errors import UserError
 from dgpbench.papers import figures
 from dgpbench.papers.figures import approximations, fitted, priors, regression, snelson
 from dgpbench.papers.figures import records as record_figures
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
 
 needs_mirror = pytest.mark.skipif(
     not os.environ.get("DGPBENCH_MIRROR"), reason="needs the data mirror: set DGPBENCH_MIRROR"

@@ -11,7 +11,7 @@ from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.papers import figures
 from dgpbench.papers.figures import fitted
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
 
 
 def unit(name, kl):

@@ -9,8 +9,7 @@ from dgpbench.cli import main
 from dgpbench.papers import figures, specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.table import build
-from dgpbench.report.diagnostics import calibration
-from dgpbench.report.figures import calibration as calibration_figure
+from dgpbench.report.diagnostics import calibration, reliability_curves
 
 HEART = ["protocol.train_fraction=0.63"]
 METRICS = {"test_loglik": -0.4, "test_accuracy": 0.8, "test_error": 0.2, "test_auc": 0.9, "test_brier": 0.15,
@@ -67,11 +66,11 @@ def test_reliability_figure_pools_rows(tmp_path):
         heart(0, METRICS, bins(b10=(3, 0.7, 1.0), b14=(2, 0.99, 0.5))),
         heart(1, METRICS, bins(b10=(1, 0.66, 0.0))),
     ]
-    frame = calibration_figure.reliability_curves(build(specs.load("matthews4.3"), Records(found)))
+    frame = reliability_curves(build(specs.load("matthews4.3"), Records(found)))
     assert frame.level.tolist() == pytest.approx([(3 * 0.7 + 0.66) / 4, 0.99])
     assert frame.share.tolist() == pytest.approx([0.75, 0.5]) and set(frame.splits) == {2}
     picture = figures.make(figures.find("calibration-matthews4.3"), found)
-    assert len(picture.data) == 2 and "below: too sure" in picture.notes[0]
+    assert len(picture.data) == 2 and "below: overconfident" in picture.notes[0]
 
 
 def test_a_dataset_with_its_own_test_rows_has_one_split():

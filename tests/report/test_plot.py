@@ -9,14 +9,13 @@ from report_units import plain_unit, write
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
-from dgpbench.report.comparison.plots import overview_pictures
-from dgpbench.report.figures.log_ticks import MOST_TICKS, log_ticks
-from dgpbench.report.figures.picture import THEMES, Nothing, columns_for, legend_below
-from dgpbench.report.figures.traces import floor_of, trace_frame
-from dgpbench.report.page.run_charts import charts
+from dgpbench.report.charts import MOST_TICKS, Axis, Layer, Nothing, Panel, log_ticks, run_charts, thin
+from dgpbench.report.charts.picture import THEMES, columns_for, draw_panel, legend_below
+from dgpbench.report.charts.run_charts import run_panels, run_picture
+from dgpbench.report.charts.training_curves import floor_of, trace_frame
+from dgpbench.report.charts.vega import spec_of
+from dgpbench.report.comparison.methods import overview_pictures
 from dgpbench.report.run_files import choose
-from dgpbench.report.runs import panels as run_panels
-from dgpbench.report.runs.picture import run_picture
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import write_unit
 
@@ -64,40 +63,65 @@ def test_traces_that_others_wrote_badly_are_drawn_as_far_as_they_go(tmp_path):
     found = trace_frame([unit])
     assert found.step.tolist() == [1, 25, 30, 35, 40, 50] and found.cpu_seconds.isna().all()
     assert found.bound.dropna().tolist() == [line[2] for line in TRACE]
-    (chart,), _ = charts(write_unit(tmp_path, unit.record))
+    ((_, chart),), _ = run_panels(write_unit(tmp_path, unit.record))
     assert chart.title.startswith("Training: 50 steps")
     drawn = run_picture(unit, ("curves",))
     assert drawn.data.step.tolist() == [1, 25, 35, 40, 50] and drawn.image()
 
 
-def axes():
+def drawn_axes(panel):
     from matplotlib.figure import Figure
 
-    return Figure().subplots()
+    place = Figure().subplots()
+    draw_panel(place, panel, THEMES["light"])
+    return place
 
 
 def test_panels_show_the_numbers_of_the_run():
-    theme = THEMES["light"]
     columns = {"y": np.array([0.0, 1.0, 5.0]), "mean": np.array([0.0, 1.0, 2.0])}
     columns |= {"q05": columns["mean"] - 1, "q95": columns["mean"] + 1}
     columns |= {"q25": columns["mean"] - 0.5, "q75": columns["mean"] + 0.5}
-    place = axes()
-    assert run_panels.intervals(place, columns, theme) == pytest.approx(2 / 3)
-    assert "67 % inside 90 %" in place.get_title(loc="left")
-    shares = run_panels.pit(axes(), np.array([0.01, 0.02, 0.51, 0.99]), theme)
+    place = drawn_axes(run_charts.intervals(columns))
+    assert "67 % of 3 inside 90 %" in place.get_title(loc="left")
+    outer, inner, inside, outside = place.collections
+    assert [line[:, 1].tolist() for line in outer.get_segments()] == [[-1, 1], [0, 2], [1, 3]]
+    assert [line[:, 1].tolist() for line in inner.get_segments()] == [[-0.5, 0.5], [0.5, 1.5], [1.5, 2.5]]
+    assert inside.get_offsets().tolist() == [[0, 0], [1, 1]] and outside.get_offsets().tolist() == [[2, 5]]
+    shares = run_charts.pit_shares(np.array([0.01, 0.02, 0.51, 0.99]))
     assert list(shares) == [0.5, 0.0, 0.25, 0.0, 0.25]  # few rows, few bins
-    assert len(run_panels.pit(axes(), np.linspace(0, 1, 1000), theme)) == 20
-    counts = run_panels.confusion(axes(), np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2]), theme)
-    assert counts.tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
-    place = axes()
-    run_panels.curve(place, TRACE, theme)
-    assert place.lines[0].get_ydata().tolist() == [-50.0, -20.0, -12.0, -10.0]
-    place = axes()
-    run_panels.over_x(
-        place, np.array([1.0, 0.0]), np.array([5.0, 6.0]), np.array([[1.0, 3.0], [0.0, 2.0]]), theme
+    assert len(run_charts.pit_shares(np.linspace(0, 1, 1000))) == 20
+    place = drawn_axes(run_charts.pit(shares))
+    bars = [bar.get_y() + max(bar.get_height(), 0.0) for bar in place.patches]
+    assert bars == pytest.approx(5 * shares) and place.lines[0].get_ydata() == [1.0, 1.0]
+    place = drawn_axes(run_charts.confusion(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])))
+    assert [(*text.xy, text.get_text()) for text in place.texts] == [
+        (1, 1, "1"),
+        (2, 2, "1"),
+        (0, 0, "1"),
+        (1, 0, "1"),
+    ]
+    place = drawn_axes(
+        run_charts.over_x(np.array([1.0, 0.0]), np.array([5.0, 6.0]), np.array([[1.0, 3.0], [0.0, 2.0]]))
     )
     assert place.lines[0].get_xydata().tolist() == [[0.0, 1.0], [1.0, 2.0]]  # medians in the order of x
-    assert len(run_panels.thin(10_000, 100)) == 100 and run_panels.thin(3, 100).tolist() == [0, 1, 2]
+    assert len(thin(10_000, 100)) == 100 and thin(3, 100).tolist() == [0, 1, 2]
+
+
+def test_both_ways_of_drawing_show_the_same_numbers():
+    """Of a page and of a picture: the same points, intervals and ends of the axes."""
+    rows = [{"model": m, "at": v, "low": v - 1, "high": v + 2} for m, v in (("a", 1.0), ("b", 3.0))]
+    layers = (Layer("rule", "low", "model", x2="high"), Layer("point", "at", "model"))
+    panel = Panel("t", rows, Axis("score", (-1.0, 6.0)), Axis("model", names=("a", "b")), layers, ("a", "b"))
+    place, spec = drawn_axes(panel), spec_of(panel)
+    rule, point = spec["layer"]
+    assert point["encoding"]["x"]["scale"]["domain"] == [-1.0, 6.0] == list(place.get_xlim())
+    values = spec["data"]["values"]
+    drawn = [tuple(line[:, 0]) for c in place.collections[:2] for line in c.get_segments()]
+    assert drawn == [
+        (row[rule["encoding"]["x"]["field"]], row[rule["encoding"]["x2"]["field"]]) for row in values
+    ]
+    points = [tuple(c.get_offsets()[0]) for c in place.collections[2:]]
+    assert points == [(row[point["encoding"]["x"]["field"]], i) for i, row in enumerate(values)]
 
 
 @pytest.mark.slow

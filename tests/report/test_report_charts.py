@@ -13,11 +13,12 @@ from report_units import plain_unit
 from scipy import stats
 
 from dgpbench.evaluate.metric_table import find_metric
+from dgpbench.report.charts import near_range, table_charts
+from dgpbench.report.charts import training_curves as traces
+from dgpbench.report.charts.picture import MARKERS, THEMES, style_of
+from dgpbench.report.charts.table_charts import dots_picture, quantity
+from dgpbench.report.charts.vega import panel_html, spec_of
 from dgpbench.report.comparison.methods import as_comparison, common_settings, methods
-from dgpbench.report.figures import dots, traces
-from dgpbench.report.figures.frontier import near_range, quantity
-from dgpbench.report.figures.picture import MARKERS, THEMES, style_of
-from dgpbench.report.page import charts
 from dgpbench.report.page.frame import HERE, POLICY, vega
 from dgpbench.report.page.page_overview import lead, overview, tiles
 
@@ -48,12 +49,12 @@ def every_chart(units):
     label = quantity(table)
     frames = traces.trace_frame(units, named=lambda r: (r["dataset"], r["model"]))
     return [
-        *charts.scores(table, label),
-        *charts.ranks(table),
-        *charts.heat(table, label),
-        *charts.seconds(table, label),
-        *charts.calibration(table),
-        *charts.training(frames, ["sgp", "dgp2"]),
+        *table_charts.scores(table, label),
+        *table_charts.ranks(table),
+        *table_charts.heat(table, label),
+        *table_charts.seconds(table, label),
+        *table_charts.calibration(table),
+        *traces.training(frames, ["sgp", "dgp2"]),
     ]
 
 
@@ -71,15 +72,17 @@ def drawn():
 def test_every_panel_has_axis_titles_and_fits_its_card(drawn):
     assert len(drawn) == 2 + 1 + 1 + 2 + 2 + 2
     for chart in drawn:
-        assert chart.spec["width"] == "container" and chart.spec["autosize"]["type"] == "fit-x"
+        assert spec_of(chart)["width"] == "container" and spec_of(chart)["autosize"]["type"] == "fit-x"
         for axis in ("x", "y"):
-            titles = {str(found[axis].get("title") or "") for found in layers(chart.spec) if axis in found}
+            titles = {
+                str(found[axis].get("title") or "") for found in layers(spec_of(chart)) if axis in found
+            }
             assert titles - {""}, (chart.title, axis)
 
 
 def test_scores_hold_the_mean_its_error_and_the_t_interval(drawn):
-    chart = next(c for c in drawn if c.title == "energy" and "lowest" in c.spec["data"]["values"][0])
-    row = next(r for r in chart.spec["data"]["values"] if r["model"] == "sgp")
+    chart = next(c for c in drawn if c.title == "energy" and "lowest" in spec_of(c)["data"]["values"][0])
+    row = next(r for r in spec_of(chart)["data"]["values"] if r["model"] == "sgp")
     values = np.array([-1.0, -1.2, -1.4])
     error = np.std(values, ddof=1) * np.sqrt(1 / 3 + 1 / 9)  # splits of 90 % and 10 % share rows
     assert [row["value"], row["low"], row["high"]] == pytest.approx(
@@ -93,13 +96,13 @@ def test_the_map_is_coloured_by_the_gap_and_an_outlier_takes_no_contrast():
     names = ["linear", "sgp", "gpr", "dgp2", "dgp3", "mc_dropout"]
     values = dict(zip(names, ([-61.0], [-1.0], [-1.1], [-1.2], [-1.3], [-1.4]), strict=True))
     table = compared(runs(values)).table
-    gaps = {row["model"]: row["gap"] for row in charts.heat(table, "x")[0].spec["data"]["values"]}
+    gaps = {row["model"]: row["gap"] for row in table_charts.heat(table, "x")[0].rows}
     assert [gaps[n] for n in names] == pytest.approx([1.0, 0.0, 0.25, 0.5, 0.75, 1.0])
-    (chart,) = charts.scores(table, "x")
-    layer = chart.spec["layer"][0]["encoding"]["x"]
+    (chart,) = table_charts.scores(table, "x")
+    layer = spec_of(chart)["layer"][0]["encoding"]["x"]
     low, high = layer["scale"]["domain"]
     assert -2.0 < low < -1.4 and -1.0 < high < 0.0
-    far = [row for row in chart.spec["data"]["values"] if row["far"]]
+    far = [row for row in spec_of(chart)["data"]["values"] if row["far"]]
     assert [row["far"] for row in far] == ["◂ -61"]
 
 
@@ -121,7 +124,7 @@ def test_a_bar_far_away_does_not_flatten_figure_2_4():
     )
     table = compared(runs(values)).table
     figure = Figure()
-    dots.picture(dots_spec(), table).paint(figure, THEMES["light"])
+    dots_picture(dots_spec(), table).paint(figure, THEMES["light"])
     low, high = figure.axes[0].get_xlim()
     assert -2.0 < low < -1.3 and -1.0 < high < 0.0
     assert any("-61.5" in text.get_text() for text in figure.axes[0].texts)
@@ -180,7 +183,9 @@ def test_numbers_that_are_not_finite_do_not_break_a_page():
     units[0].record["metrics"]["test_loglik"] = float("-inf")
     units[-1].record["metrics"]["test_loglik"] = float("nan")
     for chart in every_chart(units):
-        json.loads(re.findall(r"<script[^>]*>(.*?)</script>", chart.html())[0], parse_constant=pytest.fail)
+        json.loads(
+            re.findall(r"<script[^>]*>(.*?)</script>", panel_html(chart))[0], parse_constant=pytest.fail
+        )
 
 
 def test_settings_that_all_share_are_left_out_of_labels():
@@ -226,11 +231,11 @@ def test_a_training_curve_keeps_its_raw_values_behind():
             "bound": rng.normal(size=300),
         }
     )
-    (chart,) = charts.training(frame, ["sgp"])
-    rows = chart.spec["data"]["values"]
+    (chart,) = traces.training(frame, ["sgp"])
+    rows = spec_of(chart)["data"]["values"]
     raw, smooth = (np.array([row[name] for row in rows]) for name in ("raw", "y"))
-    assert np.std(smooth) < 0.5 * np.std(raw) and len(rows) <= charts.POINTS + 1
-    first, second = chart.spec["layer"][:2]
+    assert np.std(smooth) < 0.5 * np.std(raw) and len(rows) <= traces.POINTS + 1
+    first, second = spec_of(chart)["layer"][:2]
     assert first["encoding"]["y"]["field"] == "raw" and first["mark"]["opacity"] < 0.5
     assert second["encoding"]["y"]["field"] == "y"
 
@@ -303,10 +308,10 @@ def test_vega_is_what_its_readme_says_and_runs_without_eval():
 def test_axes_name_the_quantity():
     table = compared(runs({"sgp": [-1.0], "dgp2": [-0.8]}, training={"seconds": 3.0})).table
     assert quantity(table) == "Test log-likelihood (nat per test point, original units)"
-    (chart,) = charts.seconds(table, quantity(table))
-    titles = {str(found["x"]["title"]) for found in layers(chart.spec)}
+    (chart,) = table_charts.seconds(table, quantity(table))
+    titles = {str(found["x"]["title"]) for found in layers(spec_of(chart))}
     assert titles == {"training time on a core (s)"}
-    assert charts.lines_of(quantity(table))[0] == "Test log-likelihood"
+    assert spec_of(chart)["layer"][1]["encoding"]["y"]["title"][0] == "Test log-likelihood"
 
 
 def test_figure_3_8_takes_the_runs_that_the_thesis_compares():

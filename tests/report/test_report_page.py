@@ -16,10 +16,10 @@ from report_units import plain_unit, record, units, write
 from scipy.stats import norm
 
 from dgpbench.cli import main
+from dgpbench.report.charts.run_charts import run_panels
 from dgpbench.report.comparison.methods import methods
 from dgpbench.report.page.frame import Links, vega
 from dgpbench.report.page.method_board import board
-from dgpbench.report.page.run_charts import charts
 from dgpbench.report.page.run_pages import run_page
 from dgpbench.store.reference import export
 from dgpbench.store.scan import scan
@@ -193,22 +193,28 @@ def test_charts_of_predictions_and_classes(tmp_path):
     quantiles = {f"q{100 * p:02.0f}": mean + 0.1 * norm.ppf(p) for p in (0.05, 0.25, 0.75, 0.95)}
     table = {"row": np.arange(50), "y": y, "mean": mean, "pit": norm.cdf((y - mean) / 0.1), **quantiles}
     made = plain_unit(["model=sgp"], "energy", 0, {"test_loglik": 0.0}).record
-    drawn, why = charts(write_unit(tmp_path, made, predictions=table))
+    found, why = run_panels(write_unit(tmp_path, made, predictions=table))
+    drawn = [panel for _, panel in found]
     inside = np.mean((y >= quantiles["q05"]) & (y <= quantiles["q95"]))
     assert len(drawn) == 3 and why == "" and f"{100 * inside:.0f} % of 50 inside 90 %" in drawn[1].title
-    points = drawn[0].spec["data"]["values"]
+    points = drawn[0].rows
     assert np.allclose([p["x"] for p in points], mean, rtol=1e-4)
     assert np.allclose([p["y"] for p in points], y, rtol=1e-4)
-    heights = [row["y"] for row in drawn[2].spec["data"]["values"]]
+    heights = [row["y"] for row in drawn[2].rows]
     shares = np.histogram(table["pit"], 5, (0, 1))[0] / 50  # a bin for ten rows
     assert np.allclose(heights, shares * 5) and len(heights) == 5
     classes = {"row": np.arange(4), "y": np.array([0, 0, 1, 1]), "predicted": np.array([0, 1, 1, 1])}
     made = plain_unit(["model=sgp"], "banana", 0, {"test_accuracy": 0.75}).record
-    (chart,), _ = charts(write_unit(tmp_path, made, predictions=classes))
-    assert "75.0 % of 4" in chart.title
+    ((kind, chart),), _ = run_panels(write_unit(tmp_path, made, predictions=classes))
+    assert kind == "predictions" and "75.0 % of 4" in chart.title
+    assert {(r["y"], r["x"]): r["text"] for r in chart.rows} == {
+        ("0", "0"): "1",
+        ("0", "1"): "1",
+        ("1", "1"): "2",
+    }
     (folder,) = tmp_path.glob("banana/*/*/*")
     (folder / "predictions.parquet").write_bytes(b"not the file")
-    assert "not the file its record names" in charts(scan(tmp_path, reference=False)[0])[1]
+    assert "not the file its record names" in run_panels(scan(tmp_path, reference=False)[0])[1]
 
 
 def test_every_run_has_a_page(out, text):

@@ -39,7 +39,7 @@ def words() -> list[str]:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.papers import figures
-    from dgpbench.report.figures.picture import Nothing
+    from dgpbench.report.charts import Nothing
     from dgpbench.report.output_files import output_folder, writing
     from dgpbench.store.scan import scan
 

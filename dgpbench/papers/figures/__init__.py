@@ -16,7 +16,10 @@ from dgpbench.errors import UserError
 from dgpbench.papers import specs
 from dgpbench.papers.cells import Records
 from dgpbench.papers.table import Table, build
-from dgpbench.report.figures.picture import Nothing, Picture, PictureSpec
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, PictureSpec
+from dgpbench.report.charts.table_charts import PICTURES
+from dgpbench.report.charts.training_curves import trace_picture
 from dgpbench.report.result_table import others_note
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
@@ -61,7 +64,7 @@ KINDS = {
     "places": "Densities of places",
 }
 Painter = Callable[..., Picture]  # (spec, units or table)
-MODULES = {  # of kinds that only papers have; the others are drawn by dgpbench.report.figures
+MODULES = {  # of kinds that only papers have; the others are drawn by dgpbench.report.charts
     "approximations": ("gradients", "augmented", "two_latents", "collapse"),
     "draws": ("density", "projection", "marginals", "fidelities"),
     "fitted": ("functions", "sequences", "boundaries", "contours", "places"),
@@ -120,7 +123,7 @@ def painter(kind: str) -> Painter:
     for module, kinds in MODULES.items():
         if kind in kinds:
             return getattr(importlib.import_module(f"dgpbench.papers.figures.{module}"), f"{kind}_picture")
-    return importlib.import_module(f"dgpbench.report.figures.{kind}").picture
+    return trace_picture if kind == "traces" else PICTURES[kind]
 
 
 def make(

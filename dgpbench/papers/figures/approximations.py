@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal, norm
 
-from dgpbench.report.figures.picture import Picture, legend_below, panels
+from dgpbench.report.charts.picture import Picture, legend_below, panels
 
 X, LABELS, Z = np.array([-1.0, -0.3, 0.4, 1.2]), np.array([1.0, 1.0, 1.0, -1.0]), 0.0
 START = np.array([-1.0, 0.35])  # m, s

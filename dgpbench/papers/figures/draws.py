@@ -12,7 +12,8 @@ import pandas as pd
 from dgpbench.data.synthetic import SETS
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
-from dgpbench.report.figures.picture import Nothing, Picture, legend_below, panels
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, legend_below, panels
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 

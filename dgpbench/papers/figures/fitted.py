@@ -16,7 +16,8 @@ from dgpbench.errors import UserError
 from dgpbench.evaluate import mixture
 from dgpbench.evaluate.metrics import KL_TO_TRUTH
 from dgpbench.models.base import create
-from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, panels
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 

@@ -13,7 +13,8 @@ from dgpbench.data import load_split
 from dgpbench.data.scaling import separate
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_seed
-from dgpbench.report.figures.picture import Nothing, Picture, panels
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, panels
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from dgpbench.report.figures.picture import Picture, panels
+from dgpbench.report.charts.picture import Picture, panels
 
 POINTS, RANGE, DRAWS, SEED = 500, 3.0, 5, 0
 NOISES = (1e-6, 1e-2)  # variances of the likelihood: the rows of figure 1.3

@@ -10,9 +10,9 @@ import pandas as pd
 from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import LOGLIK
 from dgpbench.evaluate.metrics import ERROR_RATE, RMSE
-from dgpbench.report.figures.log_ticks import plain_log_ticks
-from dgpbench.report.figures.picture import Nothing, Picture, legend_below, panels
-from dgpbench.report.figures.traces import trace_frame
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, legend_below, panels, plain_log_ticks
+from dgpbench.report.charts.training_curves import trace_frame
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
 from dgpbench.store.summary import training_seconds

@@ -17,7 +17,7 @@ from dgpbench.engine.context import Silent
 from dgpbench.models.base import create
 from dgpbench.models.classics.lbfgs import maximise
 from dgpbench.papers.figures import snelson
-from dgpbench.report.figures.picture import Picture, panels
+from dgpbench.report.charts.picture import Picture, panels
 
 POINTS, DRAWS, SEED, JITTER = 300, 3, 0, 1e-8
 

@@ -13,7 +13,7 @@ from dgpbench.data import Split, load_split
 from dgpbench.engine.context import RunContext, Silent
 from dgpbench.errors import UserError
 from dgpbench.models.base import create
-from dgpbench.report.figures.picture import Nothing
+from dgpbench.report.charts import Nothing
 
 STEPS = 200  # iterations of L-BFGS at most
 RBF = ("kernel_variance", "lengthscale", "likelihood_variance")  # in the order of GPflow's variables

@@ -1,4 +1,4 @@
-"""Finished runs as they come, grouped into methods by datasets: what leaderboard and plots are made of."""
+"""Finished runs grouped into methods by datasets, and pictures of them, of comparisons and of chosen runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dgpbench.config.derived import is_trial
-from dgpbench.evaluate.metric_table import Metric
+from dgpbench.evaluate.metric_table import LOGLIK, Metric, find_metric
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture, PictureSpec
+from dgpbench.report.charts.run_charts import KINDS, run_picture
+from dgpbench.report.charts.table_charts import PICTURES
+from dgpbench.report.charts.training_curves import trace_picture
 from dgpbench.report.comparison.compare_runs import Comparison, tuned_names
 from dgpbench.report.result_table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label, differences
@@ -116,3 +121,98 @@ def _distinct(found: Sequence[Method], common: Sequence[str]) -> list[str]:
         f"{label} {method.inference}" if labels.count(label) > 1 else label
         for label, method in zip(labels, found, strict=True)
     ]
+
+
+TITLES = {
+    "dots": "{}",
+    "ranks": "Average ranks: {}",
+    "curves": "Training curves",
+    "seconds": "{} against training seconds",
+    "calibration": "Calibration",
+}
+MOST_METHODS, MOST_SETS = 8, 12  # colours and panels of one picture
+MOST_RUNS = 12  # drawn one by one
+
+
+def comparison_pictures(
+    comparison: Comparison, prefix: str = "compare", kinds: Sequence[str] = tuple(TITLES)
+) -> tuple[list[Picture], list[str]]:
+    """What can be drawn of a comparison, and what not with the reason."""
+    drawn, undrawn = [], []
+    for kind in kinds:
+        title = TITLES[kind].format(comparison.metric.title)
+        try:
+            drawn.append(_picture(PictureSpec(f"{prefix}-{kind}", kind, title), comparison))
+        except Nothing as nothing:
+            undrawn.append(f"{kind}: {nothing}")
+    return drawn, undrawn
+
+
+def _picture(spec: PictureSpec, comparison: Comparison) -> Picture:
+    if spec.kind == "curves":  # one panel per dataset, one colour per column
+        units, names = named_units(comparison)
+        return trace_picture(spec, units, named=lambda record: names[record["key"]])
+    if spec.kind == "ranks" and comparison.metric.better is None:
+        raise Nothing(f"of {comparison.metric.name} neither higher nor lower is better")
+    return PICTURES["frontier" if spec.kind == "seconds" else spec.kind](spec, comparison.table)
+
+
+def named_units(comparison: Comparison) -> tuple[list[Unit], dict[str, tuple[str, str]]]:
+    """Return the finished runs of a comparison, and the row and column of each by its key."""
+    cells = comparison.table.cells.items()
+    found = [(u, at) for at, cell in cells for u in cell.units if u.record["status"] == "done"]
+    return [unit for unit, _ in found], {unit.record["key"]: at for unit, at in found}
+
+
+def pictures_of_runs(units: Sequence[Unit], kinds: Sequence[str]) -> tuple[list[Picture], list[str]]:
+    """Pictures of chosen runs: of one run its panels; of several what compares them, and each by itself."""
+    undrawn: list[str] = []
+    if len(units) == 1:
+        return [run_picture(units[0], tuple(kinds))], undrawn
+    drawn, undrawn = overview_pictures(units, "runs", [k for k in kinds if k in ("curves", "calibration")])
+    alone = [kind for kind in kinds if kind in KINDS]
+    for unit in units[:MOST_RUNS] if "predictions" in alone or "reliability" in alone else ():
+        try:
+            drawn.append(run_picture(unit, tuple(alone)))
+        except Nothing as nothing:
+            undrawn.append(str(nothing))
+    if len(units) > MOST_RUNS:
+        undrawn.append(
+            f"{len(units) - MOST_RUNS} of {len(units)} runs by themselves; choose with field=value"
+        )
+    return drawn, undrawn
+
+
+def overview_pictures(
+    units: Sequence[Unit], prefix: str, kinds: Sequence[str], metric: str = LOGLIK
+) -> tuple[list[Picture], list[str]]:
+    """What can be drawn of runs together: those of the commonest protocol, not more than a picture holds."""
+    if not kinds:
+        return [], []
+    kept, left = most_run(units)
+    if not kept:
+        return [], []
+    drawn, undrawn = comparison_pictures(as_comparison(kept, find_metric(metric)), prefix, kinds)
+    return drawn, [*undrawn, *(f"left out: {text}" for text in left)]
+
+
+def most_run(units: Sequence[Unit]) -> tuple[list[Method], list[str]]:
+    """Return the methods and datasets with most runs, of the commonest protocol, and what is omitted."""
+    found = methods(units)
+    if not found:
+        return [], []
+    protocol = commonest_protocol(found)
+    kept = sorted((m for m in found if m.protocol == protocol), key=lambda m: -len(m.units))[:MOST_METHODS]
+    sets: dict[str, int] = {}
+    for method in kept:
+        for name, runs in method.units.items():
+            sets[name] = sets.get(name, 0) + len(runs)
+    shown = sorted(sets, key=lambda name: -sets[name])[:MOST_SETS]
+    for method in kept:
+        method.units = {name: runs for name, runs in method.units.items() if name in shown}
+    left = []
+    if len(found) > len(kept):
+        left.append(f"{len(found) - len(kept)} of {len(found)} methods (protocol {protocol} is drawn)")
+    if len(sets) > len(shown):
+        left.append(f"{len(sets) - len(shown)} of {len(sets)} datasets")
+    return kept, left

@@ -12,8 +12,7 @@ import pandas as pd
 from dgpbench import __version__
 from dgpbench.config.derived import is_trial
 from dgpbench.evaluate.metric_table import known_metrics
-from dgpbench.report.comparison.methods import as_comparison, common_settings, methods
-from dgpbench.report.comparison.plots import most_run
+from dgpbench.report.comparison.methods import as_comparison, common_settings, methods, most_run
 from dgpbench.report.grid import plain
 from dgpbench.report.page.frame import Links, Part, frame, told
 from dgpbench.report.page.method_board import board

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from dgpbench.report.figures.picture import THEMES
+from dgpbench.report.charts.picture import THEMES
 from dgpbench.store.scan import Unit
 
 HERE = Path(__file__).resolve().parent

@@ -8,19 +8,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dgpbench.report.charts import Panel, table_charts
+from dgpbench.report.charts.table_charts import LEVELS, SCORES, TIME, quantity
+from dgpbench.report.charts.training_curves import CURVES, trace_frame, training
+from dgpbench.report.charts.vega import group
 from dgpbench.report.comparison.compare_runs import Comparison, logarithms
-from dgpbench.report.figures.frontier import quantity
-from dgpbench.report.figures.traces import trace_frame
+from dgpbench.report.comparison.methods import named_units
 from dgpbench.report.leaderboard import board, by_dataset, intervals
-from dgpbench.report.page import charts
-from dgpbench.report.page.charts import Chart, group
 from dgpbench.report.result_table import Table
 
-SCORES = "Dot: mean over splits; thick line: standard error; thin line: 95 % interval (Student's t)."
 RANKS = "Ranks among the models that ran on the same split, with 95 % bootstrap intervals."
-TIME = "Joined: models that no other beats in both score and time."
-CURVES = "Smoothed, with the raw values behind; each line is a split."
-LEVELS = "0 is calibrated. A curve falls first where intervals are too wide and rises first where too narrow."
 
 
 class Lead(NamedTuple):
@@ -41,13 +38,13 @@ def overview(comparison: Comparison, name: str) -> str:
     label, models = quantity(table), table.spec.columns
     many = comparison.metric.better is not None
     html = tiles(comparison) if many else ""
-    first = [*charts.ranks(table), *charts.heat(table, comparison.metric.title)] if many else []
+    first = [*table_charts.ranks(table), *table_charts.heat(table, comparison.metric.title)] if many else []
     html += group(f"{name}-models", "Models by datasets", first, RANKS)
     html += group(
-        f"{name}-scores", f"{comparison.metric.title} by dataset", charts.scores(table, label), SCORES
+        f"{name}-scores", f"{comparison.metric.title} by dataset", table_charts.scores(table, label), SCORES
     )
     html += group(
-        f"{name}-seconds", "Score against training time", charts.seconds(table, label), TIME, models
+        f"{name}-seconds", "Score against training time", table_charts.seconds(table, label), TIME, models
     )
     return html
 
@@ -55,16 +52,14 @@ def overview(comparison: Comparison, name: str) -> str:
 def behaviour(comparison: Comparison, name: str) -> str:
     """Return calibration and training curves."""
     table, models = comparison.table, comparison.table.spec.columns
-    found = group(f"{name}-calibration", "Calibration", charts.calibration(table), LEVELS, models)
+    found = group(f"{name}-calibration", "Calibration", table_charts.calibration(table), LEVELS, models)
     return found + group(f"{name}-curves", "Training curves", _curves(comparison), CURVES, models)
 
 
-def _curves(comparison: Comparison) -> list[Chart]:
-    cells = comparison.table.cells.items()
-    names = {u.record["key"]: at for at, cell in cells for u in cell.units if u.record["status"] == "done"}
-    units = [u for _, cell in cells for u in cell.units if u.record["key"] in names]
+def _curves(comparison: Comparison) -> list[Panel]:
+    units, names = named_units(comparison)
     data = trace_frame(units, named=lambda record: names[record["key"]])
-    return charts.training(data, comparison.table.spec.columns)
+    return training(data, comparison.table.spec.columns)
 
 
 def lead(comparison: Comparison) -> Lead | None:
@@ -130,13 +125,14 @@ def _amount(value: float, ratio: bool) -> str:
     return f"{np.expm1(value):+.1%}" if ratio else f"{value:+.3g}"
 
 
-def table_charts(table: Table, kind: str, name: str, title: str) -> str:
+def figure_charts(table: Table, kind: str, name: str, title: str) -> str:
     """Return the charts that show what a table's figure of this kind shows; none for other kinds."""
     label, models = quantity(table), table.spec.columns
     if kind == "dots":
-        return group(name, title, charts.scores(table, label), SCORES)
+        return group(name, title, table_charts.scores(table, label), SCORES)
     if kind == "ranks":
-        return group(name, title, charts.ranks(table), RANKS)
+        return group(name, title, table_charts.ranks(table), RANKS)
     if kind == "frontier":
-        return group(name, title, charts.seconds(table, label), TIME, models)
-    return group(name, title, charts.calibration(table), LEVELS, models) if kind == "calibration" else ""
+        return group(name, title, table_charts.seconds(table, label), TIME, models)
+    found = table_charts.calibration(table) if kind == "calibration" else []
+    return group(name, title, found, LEVELS, models)

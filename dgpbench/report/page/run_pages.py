@@ -8,9 +8,9 @@ from html import escape
 import yaml
 
 from dgpbench.progress import metric_rows, times
+from dgpbench.report.charts.run_charts import run_name, run_panels
+from dgpbench.report.charts.vega import panel_html
 from dgpbench.report.page.frame import FOLDER, LIBRARY, Links, frame, page_name, vega
-from dgpbench.report.page.run_charts import charts
-from dgpbench.report.runs.picture import run_name
 from dgpbench.store.differences import command, dataset_label, differences
 from dgpbench.store.scan import Unit
 from dgpbench.store.summary import training_seconds, usual_metrics
@@ -62,13 +62,15 @@ def _line(unit: Unit, metrics: Sequence[str], links: Links) -> str:
 def run_page(unit: Unit) -> str:
     """The page of one run: numbers, charts, settings that are not the default, how to repeat it."""
     record = unit.record
-    drawn, why = charts(unit)
+    panels, why = run_panels(unit)
+    drawn = "".join(panel_html(panel) for _, panel in panels)
+    why = why.replace(f"{unit.folder}/", "")  # a page may be passed on
     settings = differences(record)
     told = "".join(f"<li><code>{escape(word)}</code></li>" for word in settings)
     parts = [
         '<p><a href="../index.html">all runs</a></p>',
         _failure(record) if record["status"] != "done" else "",
-        f'<div class="charts">{"".join(chart.html() for chart in drawn)}</div>' if drawn else "",
+        f'<div class="charts">{drawn}</div>' if drawn else "",
         f'<p class="notes">{escape(why)}</p>' if why else "",
         f"<h2>Metrics</h2>{_metrics(record)}" if record["metrics"] else "",
         "<h2>Settings that are not the default</h2>",

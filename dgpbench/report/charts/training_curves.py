@@ -8,82 +8,123 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dgpbench.evaluate.metric_table import LOGLIK
-from dgpbench.report.figures.log_ticks import plain_log_ticks
-from dgpbench.report.figures.picture import (
-    Nothing,
-    Picture,
-    columns_for,
-    legend_below,
-    legends_of,
-    panels,
-    style_of,
-)
+from dgpbench.report.charts import Axis, Layer, Nothing, Panel, Rows, thin
+from dgpbench.report.charts.picture import Picture, PictureSpec, panels_picture
 from dgpbench.store.scan import Unit
 
-COLUMNS = 3
-MORE = ("step_size", LOGLIK)  # what an entry may have besides
+MORE = ("step_size", "test_loglik")  # further fields of an entry
 LABELS = {
     "step": "step",
     "seconds": "training seconds",
     "cpu_seconds": "processor seconds",
     "bound": "bound (nat)",
     "step_size": "step size",
-    LOGLIK: "test log-likelihood",
+    "test_loglik": "test log-likelihood",
 }
+POINTS = 120  # drawn of a curve
+MOST_LINES = 5  # curves of one model in one panel
+COLUMNS = 3
 LOWEST = 0.15  # quantile of the bounds at which a panel is cut off below,
-START = 0.7  # of the first x that is seen: where a panel begins
-SETTLED = 0.2  # or where the lowest line is after this share of its steps, if that is higher
-WHOLE = 10.0  # times what is above that: a range up to which nothing is cut off
+SETTLED = 0.2  # or the lowest line after this share of its steps, if that is higher
+WHOLE = 10.0  # times the range above the cut: a range up to which nothing is cut off
 LEAST_SMOOTHED = 20  # entries of a trace
 NOISY = 0.1  # share of steps down
-
+CURVES = "Smoothed, with the raw values behind; each line is a split."
 
 Named = Callable[[dict], tuple[str, str]]  # from a record to its panel and method
 
 
-def picture(spec, units: Sequence[Unit], named: Named | None = None) -> Picture:
-    """Panels and methods go by the experiments' names, or as `named` says, in the order of the units."""
+def trace_picture(spec: PictureSpec, units: Sequence[Unit], named: Named | None = None) -> Picture:
+    """Draw training curves; panels and methods go by the experiments' names, or as `named` says."""
     data = trace_frame(units, spec.panel, spec.strip, named)
     if data.empty:
         raise Nothing("these records hold no training trace")
-    names, methods = (list(dict.fromkeys(data[column])) for column in ("panel", "method"))
-    if named is None:
-        names, methods = sorted(names), sorted(methods)
-    shown = ["bound"]
-    if spec.lower and data[spec.lower].notna().any():
-        shown.append(spec.lower)
-    columns = columns_for(len(names), COLUMNS)
-    rows = math.ceil(len(names) / columns) * len(shown)
-
-    def paint(figure, theme):
-        axes = panels(figure, rows, columns)
-        for place in axes.flat:
-            place.set_visible(False)
-        for i, name in enumerate(names):
-            row, column = divmod(i, columns)
-            part = data[data.panel == name]
-            places = [axes[row * len(shown) + below, column] for below in range(len(shown))]
-            starts = [
-                _panel(place, part, methods, spec.x, y, theme) for place, y in zip(places, shown, strict=True)
-            ]
-            places[0].set_title(name, loc="left")
-            _same_x([place for place in places if place.get_visible()], [s for s in starts if s])
-        found = legends_of(axes.flat)
-        drawn = [name for name in methods if name in found]
-        handles = [found[name] for name in drawn]
-        legend_below(figure, handles, drawn)
-
+    panels = trace_panels(data, spec, named is None)
+    if not panels:
+        raise Nothing("these records hold no training trace with times after the start")
     notes: tuple[str, ...] = (
         "one line per split, smoothed, raw values behind; a bound is a mean over the steps since the last",
     )
-    if spec.lower and len(shown) == 1:
+    if spec.lower and data[spec.lower].isna().all():
         notes += (f"these records hold no {LABELS[spec.lower]}: the lower row is left out",)
-    return Picture(spec.name, spec.title, data, paint, (3.4 * columns + 0.4, 2.4 * rows + 0.9), notes)
+    columns = min(COLUMNS, data.panel.nunique())
+    return panels_picture(spec.name, spec.title, panels, data, notes, columns, (3.4, 2.4))
+
+
+def trace_panels(data: pd.DataFrame, spec: PictureSpec, ordered: bool = True) -> list[Panel]:
+    """Return panels of the bound, then of the figure's other quantity, `ordered` by name."""
+    models = list(dict.fromkeys(data.method))
+    if ordered:
+        data, models = data.sort_values("panel", kind="stable"), sorted(models)
+    found = training(data, models, spec.x)
+    if spec.lower and data[spec.lower].notna().any():
+        found += training(data, models, spec.x, spec.lower)
+    return found
+
+
+def training(data: pd.DataFrame, columns: Sequence[str], x: str = "seconds", y: str = "bound") -> list[Panel]:
+    """Return a panel per dataset of `trace_frame`: each curve smoothed, with its raw values behind."""
+    found = []
+    for name in dict.fromkeys(data.panel):
+        lines: list[tuple[str, Any, pd.DataFrame]] = []
+        for (method, split), part in data[data.panel == name].groupby(["method", "split"], sort=False):
+            known = np.isfinite(part[x]) & np.isfinite(part[y]) & (part[x] > 0)
+            if y == "step_size":
+                known &= part[y] > 0
+            part = part[known].sort_values("step")
+            if len(part) > 1 and sum(line[0] == method for line in lines) < MOST_LINES:
+                lines.append((method, split, part))
+        if lines:
+            found.append(_curves(name, lines, tuple(columns), x, y))
+    return found
+
+
+def _curves(
+    name: str, lines: Sequence[tuple[str, Any, pd.DataFrame]], columns: tuple[str, ...], x: str, y: str
+) -> Panel:
+    rows: Rows = []
+    for number, (method, split, part) in enumerate(lines):
+        raw, smoothed = part[y].to_numpy(float), smooth(part[y].to_numpy(float))
+        for i in _spread(part[x].to_numpy(float)):
+            rows.append(
+                {
+                    "model": method,
+                    "line": number,
+                    "split": str(split),
+                    "x": float(part[x].iloc[i]),
+                    "raw": float(raw[i]),
+                    "y": float(smoothed[i]),
+                    "step": int(part.step.iloc[i]),
+                    "end": bool(i == len(part) - 1),
+                }
+            )
+    low, high = view_of([(part.step.to_numpy(float), part[y].to_numpy(float)) for _, _, part in lines])
+    if y == "step_size":
+        low, high = (float(find([row["y"] for row in rows])) for find in (min, max))
+    seen = [row["x"] for row in rows if row["y"] >= low]
+    tips = {"model": "model", "split": "split", "step": "step", "y": LABELS[y], "raw": "not smoothed"}
+    layers = (
+        Layer("line", y="raw", by="line", size=1, opacity=0.3),
+        Layer("line", by="line", size=2),
+        Layer("point", size=60, opacity=0, tips=tips),
+        Layer("point", only="end", size=80, tips=tips),
+    )
+    horizontal = Axis(LABELS[x], (min(seen), 1.1 * max(seen)), log=True)
+    return Panel(name, rows, horizontal, Axis(LABELS[y], (low, high), log=y == "step_size"), layers, columns)
+
+
+def _spread(x: np.ndarray) -> np.ndarray:
+    """Return at most POINTS positions, half of them evenly spread and half evenly on a logarithmic axis."""
+    if len(x) <= POINTS:
+        return np.arange(len(x))
+    places = np.geomspace(max(x[0], 1e-9), x[-1], POINTS // 2)
+    near = np.searchsorted(x, places).clip(0, len(x) - 1)
+    return np.unique(np.concatenate([thin(len(x), POINTS // 2), near]))
 
 
 def trace_frame(
@@ -151,52 +192,3 @@ def smooth(values: np.ndarray) -> np.ndarray:
         reach = np.minimum(np.arange(len(values)), half)
         values = np.array([take(values[i - r : i + r + 1]) for i, r in enumerate(reach)])
     return values
-
-
-def _same_x(places: list, starts: list[float]) -> None:
-    """Panels above each other begin and end at the same x, with numbers that can be read."""
-    if not starts:
-        return
-    low, high = START * min(starts), max(place.get_xlim()[1] for place in places)
-    for place in places:
-        place.set_xlim(low, high)
-        plain_log_ticks(place.xaxis, low, high)
-
-
-def _panel(axes, part: pd.DataFrame, methods: list[str], x: str, y: str, theme: dict) -> float | None:
-    """Draw the lines of one panel; returns the first x above 0 that is seen, if any."""
-    if not part[y].notna().any() or (y == "step_size" and not (part[y] > 0).any()):
-        return None
-    axes.set_visible(True)
-    for (method, _), line in part.groupby(["method", "split"], sort=True):
-        line = line[(line[y] > 0) if y == "step_size" else line[y].notna()]
-        known = axes.get_legend_handles_labels()[1]
-        label = None if method in known else method
-        paint_curve(axes, line[x], line[y], theme, methods.index(method), label)
-    axes.set_xlabel(LABELS[x])
-    axes.set_ylabel(LABELS[y])
-    if (part[x] > 0).any():
-        axes.set_xscale("log")
-    if y == "step_size":
-        axes.set_yscale("log")
-        return _first(part[x][part[y] > 0])
-    if np.isfinite(part[y].to_numpy(float)).any():
-        groups = part.groupby(["method", "split"], sort=True)
-        low, high = view_of([(line.step.to_numpy(float), line[y].to_numpy(float)) for _, line in groups])
-        axes.set_ylim(low, high)
-        part = part[part[y] >= low]  # what lies below is cut off: so is its time
-    axes.grid(lw=0.4)
-    return _first(part[x])
-
-
-def paint_curve(axes, x: pd.Series, y: pd.Series, theme: dict, number: int, label: str | None) -> None:
-    """Draw a curve smoothed, its raw values behind, in the colour and with the marker of a model's number."""
-    colour, marker = style_of(number, theme)
-    axes.plot(x, y, color=colour, lw=0.7, alpha=0.35)
-    every = max(1, len(y) // 4)
-    style = {"marker": marker, "ms": 4, "markevery": (every // 2, every)}
-    axes.plot(x, smooth(y.to_numpy(float)), color=colour, lw=1.4, label=label, **style)
-
-
-def _first(x: pd.Series) -> float | None:
-    return float(x[x > 0].min()) if (x > 0).any() else None

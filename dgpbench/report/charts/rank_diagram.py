@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dgpbench.report.figures.picture import Nothing, Picture
+from dgpbench.report.charts import Nothing
+from dgpbench.report.charts.picture import Picture
 from dgpbench.report.result_table import Table
 from dgpbench.report.significance import LEAST_SETS, rank_groups
 
 
-def picture(spec, table: Table) -> Picture:
+def rank_picture(spec, table: Table) -> Picture:
     ranks, cd, p = rank_groups(table)
     sets = int(ranks.n.min()) if len(ranks) else 0
     if len(ranks) < 2 or sets < 2:

@@ -1,1 +1,0 @@
-"""Pictures of tables and of runs: how each kind is painted, with the numbers behind it."""
