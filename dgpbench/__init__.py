@@ -18,12 +18,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dgpbench.active_learning.study import active
+    from dgpbench.active_learning.curve_study import active
     from dgpbench.api.comparisons import Compared, compare
     from dgpbench.api.distribution import Distribution
     from dgpbench.api.estimators import Classifier, Regressor
     from dgpbench.api.fitted import Fitted, Prediction, load
-    from dgpbench.api.frame import results
+    from dgpbench.api.record_tables import results
     from dgpbench.api.runs import Run, run, sweep
     from dgpbench.errors import RunFailed, UserError
     from dgpbench.store.model_files import ModelFile
@@ -43,10 +43,10 @@ _HOME = {
     "RunFailed": "errors",
     "Study": "tuning.study",
     "UserError": "errors",
-    "active": "active_learning.study",
+    "active": "active_learning.curve_study",
     "compare": "api.comparisons",
     "load": "api.fitted",
-    "results": "api.frame",
+    "results": "api.record_tables",
     "run": "api.runs",
     "tune": "tuning.study",
 }

@@ -1,5 +1,5 @@
 """Active learning: a model asks for labels one row at a time, where it is least certain.
 
-`criteria` says which row is next, `loop` fits and asks, `curve_file` keeps what was found, `curves` puts many
-of them into one table and picture, `study` runs all that the words of a sweep name.
+`selection` fits, scores and chooses the next row; `learning_curves` stores curves and makes tables and plots
+of them; `curve_study` runs all combinations of settings.
 """

@@ -187,7 +187,7 @@ def sweep(
     >>> table = dgpbench.sweep("model=linear,knn", "dataset=step", "split=0,1")  # doctest: +SKIP
     >>> table.groupby("model")["test_rmse"].mean()  # doctest: +SKIP
     """
-    from dgpbench.api.frame import frame
+    from dgpbench.api.record_tables import frame
     from dgpbench.config.composition import check_words
     from dgpbench.errors import UserError
     from dgpbench.sweep.launch import complete

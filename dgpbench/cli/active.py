@@ -55,8 +55,8 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.active_learning.curves import frame, picture
-    from dgpbench.active_learning.study import run_curves
+    from dgpbench.active_learning.curve_study import run_curves
+    from dgpbench.active_learning.learning_curves import frame, picture
     from dgpbench.report.charts import Nothing
     from dgpbench.report.output_files import put, save_pictures, writing
 
@@ -134,7 +134,7 @@ def _known(have) -> list[str]:
 
 def _print(data, metrics: list[str]) -> None:
     """Mean (standard error) over splits by number of labels, a column per method."""
-    from dgpbench.active_learning.curves import summary, title
+    from dgpbench.active_learning.learning_curves import summary, title
 
     for metric in metrics:
         table = summary(data, metric)

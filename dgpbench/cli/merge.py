@@ -27,7 +27,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.api.exports import read
+    from dgpbench.api.record_tables import read_export
     from dgpbench.store.scan import to_stderr
     from dgpbench.store.write import ensure_writable
     from dgpbench.sweep.merge import merge
@@ -39,7 +39,7 @@ def main(args: argparse.Namespace) -> int:
     if source.resolve() == results.resolve():
         raise UserError(f"{source} is this results folder itself; give another one")
     ensure_writable(results)
-    counts = merge(source, results, to_stderr, read, args.allow)
+    counts = merge(source, results, to_stderr, read_export, args.allow)
     if not counts:
         raise UserError(f"no records in {source}; give a results folder, which holds one folder per dataset")
     words = {

@@ -77,7 +77,7 @@ def main(args) -> int:
         print(f"no {what}{suffix} in {results}")
         return 0
     if args.export:
-        from dgpbench.api.exports import export
+        from dgpbench.api.record_tables import export
 
         export(units, args.export)
         print(f"{len(units):,} records: {args.export}")

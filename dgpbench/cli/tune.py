@@ -67,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _dry_run(args: argparse.Namespace) -> int:
-    from dgpbench.tuning.space import parse
+    from dgpbench.tuning.search_space import parse
     from dgpbench.tuning.study import split_numbers, trial_config
 
     space = parse(args.overrides, args.config_dir)

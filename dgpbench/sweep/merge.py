@@ -30,7 +30,7 @@ def merge(
 ) -> Counter:
     """Copy what `results` lacks, or has not done, from a results folder or a file that `show --export` wrote;
     returns how many were taken, kept, damaged, refused, different. `allow`: packages whose code the records
-    may name; `read_export` reads such a file (api.exports.read)."""
+    may name; `read_export` reads such a file (api.record_tables.read_export)."""
     counts: Counter[str] = Counter()
     for unit in _units(source, _counting(warn, counts), read_export):
         try:

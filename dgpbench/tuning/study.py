@@ -22,8 +22,7 @@ from dgpbench.store.scan import Unit
 from dgpbench.sweep.launch import complete
 from dgpbench.sweep.plan import Plan
 from dgpbench.sweep.planner import plan_units, splits_of
-from dgpbench.tuning.samplers import Values, create
-from dgpbench.tuning.space import Space, parse
+from dgpbench.tuning.search_space import Space, Values, create, parse
 
 if TYPE_CHECKING:
     import pandas as pd

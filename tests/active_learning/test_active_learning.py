@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "api"))
 from own_files import regression, write_csv  # noqa: E402
 
 from dgpbench import cli  # noqa: E402
-from dgpbench.active_learning.criteria import by_chance, clipped, entropy, next_row  # noqa: E402
-from dgpbench.active_learning.curves import summary  # noqa: E402
-from dgpbench.active_learning.study import active  # noqa: E402
+from dgpbench.active_learning.curve_study import active  # noqa: E402
+from dgpbench.active_learning.learning_curves import summary  # noqa: E402
+from dgpbench.active_learning.selection import by_chance, clipped, entropy, next_row  # noqa: E402
 from dgpbench.errors import UserError  # noqa: E402
 
 NEAREST = """

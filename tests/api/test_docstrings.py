@@ -11,8 +11,8 @@ import dgpbench
 
 SECTIONS = re.compile(r"^( *)(Parameters|Returns|Raises|Examples|Attributes)\n\1-{4,}$", re.M)
 MODULES = (
-    *("dgpbench.api.runs", "dgpbench.api.frame", "dgpbench.api.comparisons", "dgpbench.api.fitted"),
-    *("dgpbench.api.estimators", "dgpbench.api.distribution", "dgpbench.active_learning.study"),
+    *("dgpbench.api.runs", "dgpbench.api.record_tables", "dgpbench.api.comparisons", "dgpbench.api.fitted"),
+    *("dgpbench.api.estimators", "dgpbench.api.distribution", "dgpbench.active_learning.curve_study"),
 )
 INHERITED = {"score", "get_params", "set_params", "get_metadata_routing", "set_predict_request"}
 INHERITED |= {"set_fit_request", "set_score_request"}

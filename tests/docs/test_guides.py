@@ -10,7 +10,7 @@ from dgpbench.config import compose
 from dgpbench.config.tree import config_folders
 from dgpbench.report.comparison.question import ask
 from dgpbench.sweep.planner import axes_of
-from dgpbench.tuning.space import parse
+from dgpbench.tuning.search_space import parse
 
 PAGES = sorted(path.name for path in (docs_page.ROOT / "docs").glob("*.md"))
 COMMANDS = [(page, arguments) for page in PAGES for arguments in docs_page.commands(page)]

@@ -15,7 +15,7 @@ import pytest
 
 import dgpbench
 from dgpbench import ModelFile, UserError
-from dgpbench.api import exports
+from dgpbench.api.record_tables import read_export
 from dgpbench.cli import main
 from dgpbench.config import compose
 from dgpbench.data import load_split
@@ -205,7 +205,7 @@ def test_a_hostile_file_is_loaded_by_no_command_without_permission(claim, tmp_pa
 def test_the_file_is_merged_verified_replaced_and_collected_like_the_others(tmp_path):
     unit, problems = run(tmp_path), []
     assert verify(tmp_path / "results", False, problems.append) == 1 and problems == []
-    counts = merge(tmp_path / "results", tmp_path / "theirs", problems.append, exports.read, ["forest"])
+    counts = merge(tmp_path / "results", tmp_path / "theirs", problems.append, read_export, ["forest"])
     assert counts["taken"] == 1 and problems == []
     (taken,) = scan(tmp_path / "theirs", reference=False)
     assert (taken.folder / "model.joblib").read_bytes() == (unit.folder / "model.joblib").read_bytes()
@@ -217,7 +217,7 @@ def test_the_file_is_merged_verified_replaced_and_collected_like_the_others(tmp_
         dgpbench.load(taken, allow_models=["forest"])
     problems.clear()
     assert (
-        merge(tmp_path / "theirs", tmp_path / "third", problems.append, exports.read, ["forest"])["damaged"]
+        merge(tmp_path / "theirs", tmp_path / "third", problems.append, read_export, ["forest"])["damaged"]
         == 1
     )
 

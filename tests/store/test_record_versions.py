@@ -5,7 +5,7 @@ import json
 import pytest
 from store_units import make_cfg, make_companions, make_record
 
-from dgpbench.api import exports
+from dgpbench.api.record_tables import read_export
 from dgpbench.errors import UserError
 from dgpbench.store import read, seal
 from dgpbench.store.scan import damaged_records, find, scan
@@ -53,7 +53,7 @@ def test_merge_leaves_a_newer_record_and_copies_the_others(tmp_path, monkeypatch
         write_unit(theirs, make_record(make_cfg(split=split)))
     kept = write_unit(ours, make_record(make_cfg(split=0)))
     before, warnings = as_newer(kept.path), []
-    counts = merge(theirs, ours, warnings.append, exports.read)
+    counts = merge(theirs, ours, warnings.append, read_export)
     assert counts == {"refused": 1, "taken": 1} and "0.9.1" in warnings[-1]
     assert kept.path.read_bytes() == before
 

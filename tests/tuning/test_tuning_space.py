@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dgpbench.errors import UserError
-from dgpbench.tuning.space import Axis, parse
+from dgpbench.tuning.search_space import Axis, parse
 
 RATE = "inference.adam.learning_rate=log(1e-3,1e-1)"
 

@@ -7,9 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgpbench.active_learning.criteria import SELECT, resolve
-from dgpbench.active_learning.curve_file import Curve, curve_key, curve_path, read_curve, write_curve
-from dgpbench.active_learning.loop import POOLS, Options, learn
+from dgpbench.active_learning.learning_curves import Curve, curve_key, curve_path, read_curve, write_curve
+from dgpbench.active_learning.selection import POOLS, SELECT, Options, learn, resolve
 from dgpbench.config.composition import check_words
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders
@@ -67,7 +66,7 @@ def active(
     >>> steps["labels"].tolist()
     [3, 4, 5]
     """
-    from dgpbench.active_learning.curves import frame
+    from dgpbench.active_learning.learning_curves import frame
 
     check_words(overrides)
     names = [select] if isinstance(select, str) else list(select)

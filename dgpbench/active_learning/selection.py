@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dgpbench.active_learning.criteria import by_chance, clipped, entropy, next_row
 from dgpbench.api.fitted import predictive_chunks, train
 from dgpbench.data.split import Split
 from dgpbench.experiment import evaluation_protocol, run_seed
@@ -120,3 +119,39 @@ def _parts(scores: Scores, labelled: np.ndarray, held_out: int, classes: bool) -
         name, value = ("accuracy", 1.0 - error) if classes else ("rmse", error**0.5)
         out[f"{part}_{name}"] = value
     return out
+
+
+SELECT = ("auto", "variance", "entropy", "random")
+CLIP = 1e-12  # of class probabilities, as in bayesian_benchmarks
+
+
+def resolve(select: str, classes: int) -> str:
+    """The criterion that `auto` means; ValueError where a task has no such quantity."""
+    own = "entropy" if classes else "variance"
+    if select == "auto":
+        return own
+    if select in ("variance", "entropy") and select != own:
+        task = "classes have an entropy, no variance" if classes else "quantities have a variance, no entropy"
+        raise ValueError(f"--select {select}: {task}; use {own}, random or auto")
+    return select
+
+
+def clipped(probs: np.ndarray) -> np.ndarray:
+    """Class probabilities (N, C), none zero or one, summing to one."""
+    probs = np.clip(probs, CLIP, 1.0 - CLIP)
+    return probs / probs.sum(1, keepdims=True)
+
+
+def entropy(probs: np.ndarray) -> np.ndarray:
+    """Entropy (N,) of class probabilities (N, C), in nats."""
+    return -np.sum(probs * np.log(probs), axis=1)
+
+
+def next_row(uncertainty: np.ndarray, labelled: np.ndarray) -> int:
+    """Position of the largest uncertainty (N,) among the rows without a label; the first of equal ones."""
+    return int(np.argmax(np.where(labelled, -np.inf, uncertainty)))
+
+
+def by_chance(rows: int, split: int, seed: int, step: int) -> np.ndarray:
+    """Uncertainties (N,) for a choice by chance, of this split, seed and step only."""
+    return np.random.default_rng([split, seed, step]).random(rows)
