@@ -35,8 +35,7 @@ from dgpbench.errors import (
 from dgpbench.evaluate.evaluation import Evaluation, Progress, evaluate
 from dgpbench.evaluate.metrics import LIKELIHOOD_VARIANCE
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
-from dgpbench.models.base import check_task, create
-from dgpbench.models.refusals import refuse_split
+from dgpbench.models.base import check_task, create, refuse_split
 from dgpbench.store.costs import MOST_OWN, Costs, Sizes, own_records
 from dgpbench.store.deep import MODEL_FILES
 from dgpbench.store.disk import plain_arrays

@@ -23,8 +23,7 @@ from dgpbench.data.atomic_files import atomic_file
 from dgpbench.data.scaling import Transform, moments, scale, scale_targets, separate
 from dgpbench.data.split import Split
 from dgpbench.errors import UserError, message
-from dgpbench.models.base import Model, create
-from dgpbench.models.refusals import ANY, refuse_split
+from dgpbench.models.base import ANY, Model, create, refuse_split
 from dgpbench.store.disk import write_npz
 from dgpbench.store.model_files import split_parameters, unpack
 from dgpbench.store.read import MAX_FILE, unpack_arrays

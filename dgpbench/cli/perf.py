@@ -69,8 +69,7 @@ def step_times(cfg: dict, split: Split, seconds: float) -> TrainResult | None:
     from tempfile import TemporaryDirectory
 
     from dgpbench.engine.context import RunContext, Silent, TrainResult
-    from dgpbench.models.base import check_task, create
-    from dgpbench.models.refusals import refuse_split
+    from dgpbench.models.base import check_task, create, refuse_split
 
     refuse_split(cfg, split)
     model = create(cfg)

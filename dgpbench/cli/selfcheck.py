@@ -17,7 +17,7 @@ def sparse_gp_bounds() -> tuple[float, float]:
     from dgpbench.engine.platform import tf
     from dgpbench.gp.parameters import unconstrain
     from dgpbench.gp.start import build
-    from dgpbench.inference.dsvi import VI
+    from dgpbench.inference.bounds import VI
     from dgpbench.inference.gradients import lower_bound
 
     rng = np.random.RandomState(0)

@@ -16,10 +16,30 @@ if TYPE_CHECKING:
     from dgpbench.gp.likelihoods.base import Likelihood
     from dgpbench.inference.base import Method
 
+# Configs, keys and records name classes by the module in which they were first published.
+MOVED = {
+    "dgpbench.inference.aep": "dgpbench.inference.alpha",
+    "dgpbench.inference.locations": "dgpbench.inference.global_inducing",
+    "dgpbench.inference.star": "dgpbench.inference.joint",
+    "dgpbench.models.classics.ep_gpc": "dgpbench.models.classics.ep",
+    "dgpbench.models.classics.gfitc": "dgpbench.models.classics.ep",
+    "dgpbench.models.classics.gpr": "dgpbench.models.classics.gpflow_models",
+    "dgpbench.models.classics.sparse": "dgpbench.models.classics.gpflow_models",
+    "dgpbench.models.classics.vgp": "dgpbench.models.classics.gpflow_models",
+    "dgpbench.models.baselines.deep_ensemble": "dgpbench.models.baselines.neural",
+    "dgpbench.models.baselines.mc_dropout": "dgpbench.models.baselines.neural",
+    "dgpbench.models.baselines.mdn": "dgpbench.models.baselines.neural",
+    "dgpbench.models.baselines.linear": "dgpbench.models.baselines.linear_models",
+    "dgpbench.models.baselines.logistic": "dgpbench.models.baselines.linear_models",
+    "dgpbench.models.baselines.knn": "dgpbench.models.baselines.sklearn_models",
+    "dgpbench.models.baselines.shallow": "dgpbench.models.baselines.sklearn_models",
+}
+
 
 def load_class(setting: str, target: str) -> type:
-    """The class `module.Class` that a setting names; the module may lie in the current folder."""
+    """Import the class `module.Class` that a setting names; the module may be in the current folder."""
     module_name, _, class_name = target.rpartition(".")
+    module_name = MOVED.get(module_name, module_name)
     if "" not in sys.path:
         sys.path.append("")  # a model in the current folder, which stands in for nothing else
     try:

@@ -3,7 +3,6 @@
 Epochs are permutations without replacement, keyed by (seed, epoch) alone. The rows of a step do not depend on
 whether the data is resident or streamed, nor on how steps are grouped, so that a resumed run sees the same
 minibatches.
-
 """
 
 from __future__ import annotations

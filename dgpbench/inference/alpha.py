@@ -12,6 +12,11 @@ With c = alpha / N, b = 1 - c and the whitened prior N(0, I), no inverse of S is
 in the inner layers:
     S_cav = (b I + c S)^-1 S,   m_cav = b (b I + c S)^-1 m,
     g(q) + (g(cav) - g(q)) / c = log|S| / 2 - log|b I + c S| / (2 c) - b m' (b I + c S)^-1 m / 2.
+
+Approximate expectation propagation (`ApproximateEP`) is power EP with alpha = 1 and a Gaussian projection
+between layers. Psi statistics (gp/psi.py) replace the outputs of a layer by independent Gaussians of the same
+mean and variance, so that log Z_n is an integral over one Gaussian and needs no samples. Predictions use the
+same projection.
 """
 
 from __future__ import annotations
@@ -23,18 +28,23 @@ from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.schema import Field
 from dgpbench.gp.lazy import lazy
-from dgpbench.inference.base import Bound, Method, Numerics, Update
-from dgpbench.inference.fits import gp_layers_only
-from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
+from dgpbench.inference.adam_method import (
+    ADAM_FIELDS,
+    AdamMethod,
+    correlated_outputs,
+    gp_layers_only,
+)
+from dgpbench.inference.analytic import Projected, ProjectedMethod
+from dgpbench.inference.base import Bound, Numerics
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from dgpbench.gp import deep_gp, propagation
+    from dgpbench.gp import deep_gp, propagation, psi
     from dgpbench.gp.deep_gp import DeepGP
 else:
     tf, deep_gp = lazy("tensorflow"), lazy("dgpbench.gp.deep_gp")
-    propagation = lazy("dgpbench.gp.propagation")
+    propagation, psi = lazy("dgpbench.gp.propagation"), lazy("dgpbench.gp.psi")
 
 SMALLEST = 1e-4  # below, the energy's differences divided by alpha / N are lost in rounding
 
@@ -95,7 +105,7 @@ class PowerEP(Bound):
         return 0.5 * (log_det * num_data / self.alpha + b * tf.reduce_sum(tf.square(white)) - log_det_S)
 
 
-class Alpha(Method):
+class Alpha(AdamMethod):
     fields = {
         "alpha": Field(float, low=SMALLEST, high=1),
         "objective": Field(str, choices=("tied", "simplified")),
@@ -103,13 +113,11 @@ class Alpha(Method):
     }
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        if reason := gp_layers_only(self.settings["name"], model, separate=True):
+        own = self.settings["name"]
+        if reason := gp_layers_only(own, model, separate=True) or correlated_outputs(
+            own, model, "output_gps"
+        ):
             return reason
-        if model.get("output_gps"):
-            return (
-                f"model.output_gps={model['output_gps']} makes correlated outputs, and inference=alpha "
-                "integrates over each by itself; set model.output_gps=null or use inference=dsvi"
-            )
         if self.cfg["precision"] == "float32":
             return "inference=alpha takes differences too small for float32; use precision=mixed or float64"
         if self.settings["samples"] == 1 and (len(model.get("layers", ())) > 1 or likelihood == "softmax"):
@@ -123,10 +131,23 @@ class Alpha(Method):
         settings = self.settings
         return PowerEP(model, settings["samples"], settings["alpha"], settings["objective"] == "tied")
 
-    def update(self, bound: Bound) -> Update:
-        from dgpbench.inference.updates.adam import Adam
 
-        return Adam()
+@dataclass(frozen=True)
+class ApproximateEP(Projected, PowerEP):
+    alpha: float = 1.0
 
-    def rates(self) -> dict[str, float]:
-        return adam_rates(self.settings["adam"])
+    @property
+    def predictive_noise(self) -> int:
+        return self.model.likelihood.noise_rows(self.model.output_dim)
+
+    def moments(self, prepared, X, noise, w=(), K: int = 1, joint: bool = True, repeat: int = 1):
+        first, *rest = self.model.layers
+        h = psi.Inputs(*first.conditional(prepared["layer0"], X))
+        for i, layer in enumerate(rest, 1):
+            h = psi.projected(layer, prepared[f"layer{i}"], h)
+        return tuple(tf.tile(moment, (1, repeat)) for moment in h)
+
+
+class AEP(ProjectedMethod):
+    def bound(self, model: DeepGP) -> ApproximateEP:
+        return ApproximateEP(model, self.settings["samples"])

@@ -1,4 +1,6 @@
-"""The analytic bound of Damianou and Lawrence (2013): Gaussian inputs of every layer for every training row.
+"""The analytic bound of Damianou and Lawrence (2013), and what methods with psi statistics share.
+
+Every layer has Gaussian inputs for every training row.
 
 Between layers stands noise, f~_l = f_l + e_l, e_l ~ N(0, s_l): the white noise of the inner kernels. With
 q(f~_l) = N(mu_l, D_l), D_l diagonal, and psi statistics (gp/psi.py) the bound
@@ -11,12 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from dgpbench.config.kernel_names import Term, read
 from dgpbench.errors import UserError
 from dgpbench.gp.lazy import lazy
+from dgpbench.inference.adam_method import (
+    AdamMethod,
+    correlated_outputs,
+    gp_layers_only,
+)
 from dgpbench.inference.base import Bound, Numerics, Update
-from dgpbench.inference.projected import Projected, ProjectedMethod
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +34,62 @@ if TYPE_CHECKING:
 else:
     np, tf, psi = lazy("numpy"), lazy("tensorflow"), lazy("dgpbench.gp.psi")
     parameters = lazy("dgpbench.gp.parameters")
+
+WITH_PSI = ("rbf", "linear", "white")
+
+
+@dataclass(frozen=True)
+class Projected(Bound):
+    """Layers behind the first are prepared as gp/psi.py reads them, in float64: the form `quad`."""
+
+    exact: ClassVar[bool] = True
+
+    @property
+    def tallest(self) -> int:
+        behind = [layer.num_inducing for layer in self.model.layers[1:]]
+        return max([super().tallest, *(M * (M + 1) // 2 for M in behind)])
+
+    def forms(self, batch: int, exact: bool) -> tuple[str, ...]:
+        first = self.model.layers[0].form(batch * self.samples, exact)
+        return (first, *("quad" for _ in self.model.layers[1:]))
+
+    def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[Any, dict]:
+        return super().prepare(
+            values, numerics._replace(forms=numerics.forms or self.forms(1, True)), key, rows
+        )
+
+
+class ProjectedMethod(AdamMethod):
+    """What these methods share: Adam, and kernels that have psi statistics behind the first layer."""
+
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        own = self.settings["name"]
+        if reason := gp_layers_only(own, model) or correlated_outputs(own, model, "output_gps", "inner_gps"):
+            return reason
+        if self.cfg["precision"] == "float32":
+            return f"inference={own} takes differences too small for float32; use precision=mixed or float64"
+        return kernels_without_psi(own, model, "inference=alpha")
+
+
+def kernels_without_psi(own: str, model: Mapping[str, Any], instead: str) -> str | None:
+    """Why a kernel behind the first layer has no psi statistics, and what fits; None where all have."""
+    overrides = model.get("layer_overrides") or {}
+    for i in range(1, len(model.get("layers", ()))):
+        kernel = overrides.get(str(i), {}).get("kernel", model["kernel"])
+        if not has_psi(read(kernel)):
+            return (
+                f"inference={own} averages kernels over Gaussian inputs, which has a closed form for "
+                f"{', '.join(WITH_PSI[:-1])} and {WITH_PSI[-1]} kernels and their sums; layer {i} has "
+                f"{kernel}: use model.kernel=rbf, or {instead}"
+            )
+    return None
+
+
+def has_psi(term: Term) -> bool:
+    """Whether gp/psi.py has the statistics of a kernel."""
+    parts = term.terms if term.op == "+" and not term.dims else (term,)
+    return all(part.op in WITH_PSI and not part.dims for part in parts)
+
 
 NOT_GAUSSIAN = "inference=analytic is for Gaussian noise, not likelihood={}; use inference=aep or dsvi"
 

@@ -6,21 +6,24 @@ the inputs h = [x, w] or [A x, w], K_zz = L L^T, N rows and P outputs,
     bound = -N P / 2 log(2 pi s2) - |Y|^2 / (2 s2) - P / 2 log|C| + |c|^2 / 2
             - P / 2 (sum_n psi0 / s2 - tr(C - I)) - KL(q(w)) - KL(q(A)),
 reached by whitened q(u) = N(C^-1 A Y^T / s2, C^-1), the same covariance for every output. No minibatches.
+
+`CollapsedAdam` moves the other parameters by Adam and sets q(u) to its optimum after every step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dgpbench.config.schema import Field, show_value
 from dgpbench.errors import UserError
 from dgpbench.gp.lazy import lazy
-from dgpbench.inference.base import Bound, Method, Update
+from dgpbench.inference.adam_method import ADAM_FIELDS, ADAM_RATES, AdamMethod
+from dgpbench.inference.analytic import kernels_without_psi
+from dgpbench.inference.base import Batch, Bound, Oracle, Update
 from dgpbench.inference.drawn import fan_out
-from dgpbench.inference.projected import kernels_without_psi
-from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP
     from dgpbench.gp.layer import GPLayer
     from dgpbench.inference.base import Values
+    from dgpbench.inference.updates import adam
 else:
     tf, psi, latent = lazy("tensorflow"), lazy("dgpbench.gp.psi"), lazy("dgpbench.gp.latent")
     propagation, parameters = lazy("dgpbench.gp.propagation"), lazy("dgpbench.gp.parameters")
-    layer = lazy("dgpbench.gp.layer")
+    layer, adam = lazy("dgpbench.gp.layer"), lazy("dgpbench.inference.updates.adam")
 
 LAYERS = (["lv", "gp"], ["linear", "lv", "gp"])
 NOT_GAUSSIAN = "inference=collapsed is for Gaussian noise, not likelihood={}; use inference=vi"
@@ -101,7 +105,7 @@ def _summed(lower: tf.Tensor, M: int) -> tf.Tensor:
     return half + tf.transpose(half) - tf.linalg.diag(tf.linalg.diag_part(half))
 
 
-class CollapsedGPLVM(Method):
+class CollapsedGPLVM(AdamMethod):
     fields: ClassVar[Mapping[str, Field]] = {
         "latent_q": Field(str, choices=("free", "amortised")),
         "encoder": Field(list),
@@ -128,16 +132,51 @@ class CollapsedGPLVM(Method):
         return kernels_without_psi("collapsed", model, "inference=vi")
 
     def bound(self, model: DeepGP) -> Bound:
-        from dgpbench.inference.dsvi import VI
+        from dgpbench.inference.bounds import VI
 
         if model.likelihood.name != "gaussian":
             raise UserError(NOT_GAUSSIAN.format(model.likelihood.name))
         return VI(model, self.settings["samples"])
 
     def update(self, bound: Bound) -> Update:
-        from dgpbench.inference.updates.collapsed import CollapsedAdam
-
         return CollapsedAdam(bound)
 
-    def rates(self) -> dict[str, float]:
-        return adam_rates(self.settings["adam"])
+
+@dataclass(frozen=True)
+class CollapsedAdam(Update):
+    """The objective is `optimum` at all rows, not the oracle's."""
+
+    fit: Bound  # for constraints and structure
+    rates = ADAM_RATES
+    needs_all_rows = "inference=collapsed"
+
+    @property
+    def posterior_names(self) -> tuple[str, str]:
+        return self.fit.model.parameter_names(len(self.fit.model.layers) - 1)
+
+    def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        return adam.adam_slots(
+            {name: shapes[name] for name in adam.without(list(shapes), self.posterior_names)}
+        )
+
+    def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, int]:
+        names = adam.without(oracle.trainable, self.posterior_names)
+        with tf.GradientTape() as tape:
+            raw = {name: v.read_value() for name, v in oracle.raw.items()}
+            tape.watch([raw[name] for name in names])
+            found = self._optimum(oracle, batch, raw)
+        watched, zero = [raw[name] for name in names], tf.UnconnectedGradients.ZERO
+        found_gradients = tape.gradient(found.bound, watched, unconnected_gradients=zero)
+        dense = [tf.convert_to_tensor(g) for g in found_gradients]  # those of gathered rows come as slices
+        bound, gradients = adam.all_there((found.bound, dict(zip(names, dense, strict=True))))
+        adam.adam_step(oracle, gradients, batch.step)
+        after = self._optimum(oracle, batch, {name: v.read_value() for name, v in oracle.raw.items()})
+        mean, root = self.posterior_names
+        oracle.raw[mean].assign(after.mean)
+        oracle.raw[root].assign(tf.broadcast_to(after.root, oracle.raw[root].shape))
+        return bound, 0
+
+    def _optimum(self, oracle: Oracle, batch: Batch, raw: Mapping[str, tf.Tensor]) -> Optimum:
+        values = parameters.constrain(raw, self.fit.constraints())
+        X, Y = (tf.cast(tf.transpose(A), oracle.jitter.dtype) for A in (batch.X, batch.Y))
+        return optimum(self.fit.model, values, X, Y, oracle.jitter)

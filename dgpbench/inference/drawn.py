@@ -1,20 +1,22 @@
 """Bounds whose inducing outputs are drawn in `prepare`, once for all points of a batch.
 
-Points of a batch then see the same functions, so that layers may depend on each other. The last layer is not
-drawn: given the draw below it, its q(u) is Gaussian and its part of the bound is analytic. `PassedThrough`
-has inducing inputs at the first layer only; its outputs there are the inducing inputs of the next, and so on.
+All points of a batch see the same functions, so that layers may depend on each other. The last layer is not
+drawn: given the draw below it, its q(u) is Gaussian and its part of the bound is analytic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dgpbench.gp.lazy import lazy
-from dgpbench.inference.base import Bound, Method, Numerics, Update
-from dgpbench.inference.fits import any_own_inducing, gp_layers_only
-from dgpbench.inference.variational import ADAM_FIELDS, adam_rates
+from dgpbench.inference.adam_method import (
+    AdamMethod,
+    correlated_outputs,
+    gp_layers_only,
+)
+from dgpbench.inference.base import Bound, Numerics, Update
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -72,44 +74,6 @@ class Drawn(Bound):
         return prepared["draws"][0]
 
 
-class Given(NamedTuple):
-    """A layer given its inducing inputs: q(u) whitened, a drawn point in an inner layer; KL(q(u) || p(u))
-    before the draw; the drawn outputs at the inducing inputs (width, M), in an inner layer."""
-
-    q: Any
-    kl: tf.Tensor
-    outputs: tf.Tensor | None = None
-
-
-@dataclass(frozen=True)
-class PassedThrough(Drawn):
-    """A subclass has `given`. Z of the layers above the first only tells their structure."""
-
-    def given(self, layer, p: Mapping[str, tf.Tensor], K: tf.Tensor, Z: tf.Tensor, key) -> Given:
-        """The layer with parameters p at inducing inputs Z (D, M), K = k(Z, Z) with jitter (M, M), or
-        (P, M, M) where each output has a kernel; `key` seeds the draw of an inner layer, and is None in the
-        last."""
-        raise NotImplementedError
-
-    def draw(self, values, numerics: Numerics, key) -> tuple[dict[str, Any], dict[int, tf.Tensor]]:
-        layers, penalties, last = {}, {}, len(self.model.layers) - 1
-        dtype = numerics.batch_dtype or values["layer0/Z"].dtype
-        Z = values["layer0/Z"]
-        for i, layer in enumerate(self.model.layers):
-            for_gram, for_mean, here = fan_out(Z, 3)
-            p = parameters.scope(values, f"layer{i}")
-            K = layer.gram(p | {"Z": for_gram}, numerics.jitter)
-            own = stream(key, i) if i < last else None
-            found = self.given(layer, p, K, tf.transpose(for_mean), own)
-            form = numerics.forms[i] if numerics.forms else "white"
-            how = propagation.Preparation(numerics.jitter, form, dtype, q=found.q)
-            layers[f"layer{i}"], _ = layer.prepare(p | {"Z": here}, how)
-            penalties[i] = found.kl
-            if found.outputs is not None:
-                Z = tf.transpose(found.outputs)
-        return layers, penalties
-
-
 def stream(key: tf.Tensor, index: int) -> tf.Tensor:
     """A key of its own for each index."""
     return tf.random.experimental.stateless_fold_in(key, index)
@@ -129,21 +93,16 @@ def fan_out(value: tf.Tensor, count: int) -> list[tf.Tensor]:
     return [*copies, value]
 
 
-class DrawnMethod(Method):
+class DrawnMethod(AdamMethod):
     """What these methods share: Adam, and models of GP layers."""
 
-    fields = ADAM_FIELDS
     own_kernels: ClassVar[bool] = False  # whether it takes layers with a kernel for each output
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
         own = self.settings["name"]
-        if reason := gp_layers_only(own, model, self.own_kernels):
+        layers = gp_layers_only(own, model, self.own_kernels)
+        if reason := layers or correlated_outputs(own, model, "output_gps"):
             return reason
-        if model.get("output_gps"):
-            return (
-                f"model.output_gps={model['output_gps']} makes correlated outputs, and inference={own} "
-                "takes each by itself; set model.output_gps=null or use inference=dsvi"
-            )
         if self.cfg["precision"] == "float32":
             return f"inference={own} draws through Cholesky factors; use precision=mixed or float64"
         return None
@@ -152,31 +111,3 @@ class DrawnMethod(Method):
         from dgpbench.inference.updates.adam import Adam
 
         return Adam()
-
-    def rates(self) -> dict[str, float]:
-        return adam_rates(self.settings["adam"])
-
-
-class PassedThroughMethod(DrawnMethod):
-    """What the methods of `PassedThrough` share: one set of inducing points for all layers and outputs."""
-
-    own_kernels = True
-
-    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
-        if reason := super().refuses(model, likelihood):
-            return reason
-        own = self.settings["name"]
-        if any_own_inducing(model):
-            return (
-                f"inference={own} takes model.per_output=kernel, not all: the outputs of a layer share the "
-                "inducing inputs that pass through; use kernel or set model.per_output=none"
-            )
-        overrides = model.get("layer_overrides") or {}
-        layers = range(len(model.get("layers", ())))
-        counts = [overrides.get(str(i), {}).get("num_inducing", model["num_inducing"]) for i in layers]
-        if len(set(counts)) < 2:
-            return None
-        return (
-            f"inference={own} passes the same inducing points through all layers; model.layer_overrides "
-            f"gives them {', '.join(map(str, counts))}: set model.num_inducing alone"
-        )

@@ -8,27 +8,104 @@ GP regression on v. With K = k(Z, Z) = L L^T, u = L w, K + N = B B^T and V = B^-
 and a draw is w0 + V^T B^-1 (v - L w0 - R e) for standard normal w0 and e: nothing is inverted that may be
 small. q(u) follows its inputs, so that layers are correlated with no parameters for it. Where each output has
 a kernel, K, L, B and V have a leading axis of outputs, and N is still one for all.
+
+
+Inducing points as inducing locations (Ustyuzhaninov et al. 2020, section 4.2).
+
+Inducing inputs stand at the first layer only. What the layers give there has a Gaussian posterior each,
+    q(f_l) = N(m_l, S_l), l = 1..L,
+not whitened, the mean function included and independent of the others: f_{l-1} are the inducing inputs of
+layer l and f_l its inducing outputs, so that the functions between them depend on both. The bound is
+    E log p(y | f_L) - sum_l E KL(q(f_l) || N(mean(f_{l-1}), K(f_{l-1}))),
+both expectations over the same draws. With K = L L^T the layer's u = f_l - mean(f_{l-1}) has whitened mean
+L^-1 (m_l - mean) and root L^-1 R_l, S_l = R_l R_l^T. With a kernel for each output, each has its K and L.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dgpbench.gp.lazy import lazy
-from dgpbench.inference.drawn import Given, PassedThrough, PassedThroughMethod, fan_out, normals
+from dgpbench.inference.adam_method import any_own_inducing
+from dgpbench.inference.base import Numerics
+from dgpbench.inference.drawn import Drawn, DrawnMethod, fan_out, normals, stream
 
 if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
+    from dgpbench.gp import layer as gp_layer
     from dgpbench.gp import parameters, propagation
     from dgpbench.gp.deep_gp import DeepGP
     from dgpbench.gp.parameters import Constraint
 else:
-    tf, parameters = lazy("tensorflow"), lazy("dgpbench.gp.parameters")
-    propagation = lazy("dgpbench.gp.propagation")
+    tf, gp_layer = lazy("tensorflow"), lazy("dgpbench.gp.layer")
+    parameters, propagation = lazy("dgpbench.gp.parameters"), lazy("dgpbench.gp.propagation")
+
+
+class Given(NamedTuple):
+    """A layer given its inducing inputs: q(u) whitened, a drawn point in an inner layer; KL(q(u) || p(u))
+    before the draw; the drawn outputs at the inducing inputs (width, M), in an inner layer."""
+
+    q: Any
+    kl: tf.Tensor
+    outputs: tf.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class PassedThrough(Drawn):
+    """A subclass has `given`. Z of the layers above the first only tells their structure."""
+
+    def given(self, layer, p: Mapping[str, tf.Tensor], K: tf.Tensor, Z: tf.Tensor, key) -> Given:
+        """The layer with parameters p at inducing inputs Z (D, M), K = k(Z, Z) with jitter (M, M), or
+        (P, M, M) where each output has a kernel; `key` seeds the draw of an inner layer, and is None in the
+        last."""
+        raise NotImplementedError
+
+    def draw(self, values, numerics: Numerics, key) -> tuple[dict[str, Any], dict[int, tf.Tensor]]:
+        layers, penalties, last = {}, {}, len(self.model.layers) - 1
+        dtype = numerics.batch_dtype or values["layer0/Z"].dtype
+        Z = values["layer0/Z"]
+        for i, layer in enumerate(self.model.layers):
+            for_gram, for_mean, here = fan_out(Z, 3)
+            p = parameters.scope(values, f"layer{i}")
+            K = layer.gram(p | {"Z": for_gram}, numerics.jitter)
+            own = stream(key, i) if i < last else None
+            found = self.given(layer, p, K, tf.transpose(for_mean), own)
+            form = numerics.forms[i] if numerics.forms else "white"
+            how = propagation.Preparation(numerics.jitter, form, dtype, q=found.q)
+            layers[f"layer{i}"], _ = layer.prepare(p | {"Z": here}, how)
+            penalties[i] = found.kl
+            if found.outputs is not None:
+                Z = tf.transpose(found.outputs)
+        return layers, penalties
+
+
+class PassedThroughMethod(DrawnMethod):
+    """What the methods of `PassedThrough` share: one set of inducing points for all layers and outputs."""
+
+    own_kernels = True
+
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        if reason := super().refuses(model, likelihood):
+            return reason
+        own = self.settings["name"]
+        if any_own_inducing(model):
+            return (
+                f"inference={own} takes model.per_output=kernel, not all: the outputs of a layer share the "
+                "inducing inputs that pass through; use kernel or set model.per_output=none"
+            )
+        overrides = model.get("layer_overrides") or {}
+        layers = range(len(model.get("layers", ())))
+        counts = [overrides.get(str(i), {}).get("num_inducing", model["num_inducing"]) for i in layers]
+        if len(set(counts)) < 2:
+            return None
+        return (
+            f"inference={own} passes the same inducing points through all layers; model.layer_overrides "
+            f"gives them {', '.join(map(str, counts))}: set model.num_inducing alone"
+        )
 
 
 @dataclass(frozen=True)
@@ -87,3 +164,57 @@ def _log_diagonal(A: tf.Tensor) -> tf.Tensor:
 class Global(PassedThroughMethod):
     def bound(self, model: DeepGP) -> GlobalInducing:
         return GlobalInducing(model, self.settings["samples"])
+
+
+START_JITTER = 1e-6  # of the Gram matrices at the start
+
+
+@dataclass(frozen=True)
+class LocationsBound(PassedThrough):
+    """q_mu (P, M) of a layer is m, q_sqrt (P, M, M) is R."""
+
+    def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The start of a mean-field q(u) in these coordinates: inner means are the next layer's Z."""
+        out = dict(values)
+        for i, layer in enumerate(self.model.layers):
+            p = {name: tf.constant(v) for name, v in parameters.scope(values, f"layer{i}").items()}
+            L = tf.linalg.cholesky(layer.gram(p, START_JITTER)).numpy()
+            mean, root = self.model.parameter_names(i)
+            after = values.get(f"layer{i + 1}/Z")
+            u = values[mean] @ L.T if L.ndim == 2 else (L @ values[mean][:, :, None])[:, :, 0]  # P, M
+            out[mean] = u + (0.0 if after is None else after.T)
+            out[root] = L @ values[root]
+        return out
+
+    def given(self, layer, p: Mapping[str, tf.Tensor], K: tf.Tensor, Z: tf.Tensor, key) -> Given:
+        P, M = p["q_mu"].shape
+        L, L_for_root, L_for_draw = fan_out(tf.linalg.cholesky(K), 3)
+        m, m_for_draw = fan_out(p["q_mu"], 2)
+        R, R_for_draw = fan_out(p["q_sqrt"], 2)
+        mean, mean_for_draw = fan_out(layer.with_mean(p, tf.zeros((P, M), K.dtype), Z), 2)
+        m, m_for_kl = fan_out(gp_layer.whiten_rows(L, m - mean), 2)
+        R, R_for_kl = fan_out(gp_layer.whiten_root(L_for_root, R), 2)
+        kl = gp_layer.kl_divergence(m_for_kl, R_for_kl)
+        if key is None:
+            return Given(propagation.Whitened(m, R), kl)
+        f = m_for_draw + tf.linalg.matvec(R_for_draw, normals(key, (P, M), K.dtype))
+        f, outputs = fan_out(f, 2)
+        u = gp_layer.whiten_rows(L_for_draw, f - mean_for_draw)
+        return Given(propagation.Whitened(u), kl, outputs)
+
+
+class Locations(PassedThroughMethod):
+    def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
+        if reason := super().refuses(model, likelihood):
+            return reason
+        own = self.settings["name"]
+        overrides = (model.get("layer_overrides") or {}).values()
+        if any(part.get("inner_gps") for part in (model, *overrides)) and len(model["layers"]) > 1:
+            return (
+                f"inference={own} has a posterior of what leaves a layer, which mixed GPs (model.inner_gps) "
+                "do not span; set model.inner_gps=null or use inference=global_inducing"
+            )
+        return None
+
+    def bound(self, model: DeepGP) -> LocationsBound:
+        return LocationsBound(model, self.settings["samples"])

@@ -7,18 +7,30 @@ with its gradient: the M x M part in the precision of the parameters outside XLA
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from dgpbench.gp.fast.forms import fenced, open_positions
 from dgpbench.gp.parameters import constrain
 from dgpbench.inference.base import Bound, Numerics, Whole
-from dgpbench.inference.place import place_of
 
 if TYPE_CHECKING:
     from dgpbench.inference.base import Gradients, Pairs
+
+
+def place_of(thing: Any, method: str = "terms") -> str:
+    """`; see MyBound.terms (mine.py, line 12)` for a class that is not of this package; else nothing."""
+    kind = type(thing)
+    if kind.__module__.split(".")[0] == "dgpbench":
+        return ""
+    function = getattr(kind, method)
+    code = inspect.unwrap(function).__code__
+    return f"; see {kind.__name__}.{method} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
+
 
 ZERO = tf.UnconnectedGradients.ZERO
 

@@ -9,8 +9,17 @@ Its KL to N(0, I) is that of the factors. Two estimators of E log p(y | f_L):
     analytic  integrate over all u: (f_1, ..., f_L) of a point is a chain of Gaussians. Given the GPs below,
               with a = L^-1 k(Z, f_{l-1}) and r = k - a^T a, those of layer l have mean a^T m and covariances
               (a^T R)(a^T R)^T among each other and with those below, and r more on the diagonal
-Hidden GPs may stand in groups that are independent of each other (star.py): R has a block for each. The
+Hidden GPs may stand in groups that are independent of each other (`Star`): R has a block for each. The
 chain's conditional moments come from a block Cholesky factor of that covariance, for any width and depth.
+
+`Star` is stripes and arrow (Lindinger et al. 2020), this Gaussian without most of its covariances. It keeps
+those of a GP's own inducing outputs, of GPs at the same position in different hidden layers
+(stripes), and of every hidden GP with the output GPs (arrow). In the order of positions, the outputs last,
+the Cholesky factor of S has the zeros of S: R has a block for each position. With two layers there is only
+the arrow.
+
+A position has one GP in each hidden layer, so that the chain is one of scalars: of a point, with
+g_i = a_i^T R_i (R_i has (i + 1) M columns, its others are zero), V V^T = (g_i g_j^T) + diag(r) row by row.
 """
 
 from __future__ import annotations
@@ -22,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 from dgpbench.config.schema import Field
 from dgpbench.errors import UserError
 from dgpbench.gp.lazy import lazy
+from dgpbench.inference.adam_method import ADAM_FIELDS
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.drawn import Drawn, DrawnMethod, fan_out, normals
-from dgpbench.inference.variational import ADAM_FIELDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +134,7 @@ class Marginalised(Joint):
     @property
     def column_numbers(self) -> int:  # type: ignore[override]  # depends on the sizes here
         """Half of the numbers of a^T R and a^T C: 2.5 to 2.8 such arrays were found in a step, not the six
-        that `engine/memory.py` reckons with."""
+        that `engine/spec.py` reckons with."""
         T, total = self.groups, self.model.layers[-1].output_dim * self.groups * self.group_size
         for layer, place in zip(self.model.layers, self.places(), strict=False):
             own = layer.output_dim // T
@@ -276,3 +285,84 @@ def _correlated(likelihood: str) -> str | None:
         f"likelihood={likelihood} compares outputs, which inference.estimator=analytic leaves correlated; "
         "use inference.estimator=sampled"
     )
+
+
+@dataclass(frozen=True)
+class Star(Joint):
+    @property
+    def groups(self) -> int:
+        return self.model.layers[0].output_dim
+
+
+@dataclass(frozen=True)
+class MarginalisedStar(Marginalised):
+    @property
+    def groups(self) -> int:
+        return self.model.layers[0].output_dim
+
+    @property
+    def compiles(self) -> bool:
+        return True
+
+    def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[Any, dict]:
+        """Those of `Marginalised` with L^-1 in place of L."""
+        prepared, rest = super().prepare(values, numerics, key, rows)
+        for p in prepared.get("chain", ()):
+            L = p.pop("L")
+            p["L^-1"] = gp_layer.whiten(L, tf.eye(L.shape[0], dtype=L.dtype))
+        return prepared, rest
+
+    def roots(self, values) -> list[Any]:
+        """R of each hidden layer, and C, as one matrix (M, outputs T K) of its columns that are not 0."""
+        out = []
+        for layer, place in zip(self.model.layers, self.places(), strict=False):
+            R = values["hidden/q_root"][:, place, : place.stop]  # T, M, columns
+            out.append(tf.reshape(tf.transpose(R, (1, 0, 2)), (layer.num_inducing, -1)))
+        C = values[f"layer{self.last}/q_cross"]  # P, M, T K
+        return [*out, tf.reshape(tf.transpose(C, (1, 0, 2)), (C.shape[1], -1))]
+
+    def terms(self, prepared, X, Y, noise, start) -> tf.Tensor:
+        model, C, T = self.model, X.shape[1] * self.samples, self.groups
+        H, Ys = tf.tile(X, (1, self.samples)), tf.tile(Y, (1, self.samples))
+        below: list[tuple] = []  # of hidden layers: g (C, 1, T, columns), row of V left of V_ii, V_ii, e
+        for i, (layer, p) in enumerate(zip(model.layers, prepared["chain"], strict=True)):
+            H, for_diagonal, for_mean = fan_out(H, 3)
+            A = fan_out(tf.matmul(p["L^-1"], layer.kernel.cross(p["kernel"], H)), 4)  # M, C
+            mean = tf.matmul(p["q_mu"], A[0])  # P, C
+            r = layer.kernel.diagonal(p["kernel"], for_diagonal) - tf.reduce_sum(tf.square(A[1]), 0)
+            r = tf.maximum(r, SMALLEST)  # 1, C
+            outputs = 1 if i < self.last else mean.shape[0]
+            g = tf.reshape(tf.matmul(A[2], p["R"], transpose_a=True), (C, outputs, T, -1))
+            shift, explained = 0.0, 0.0
+            row: list[tf.Tensor] = []
+            for j, (g_j, row_j, V_jj, e_j) in enumerate(below):
+                v = tf.reduce_sum(g[..., : g_j.shape[-1]] * g_j, -1)  # C, outputs, T
+                v = (v - sum(row[k] * row_j[k] for k in range(j))) / V_jj
+                shift, explained, row = shift + v * e_j, explained + tf.square(v), [*row, v]
+            known = tf.reduce_sum(tf.square(g), -1) - explained
+            if i == self.last:
+                mean += tf.transpose(tf.reduce_sum(shift, -1))
+                own = tf.einsum("pmk,mc->pkc", p["q_sqrt"], A[3])
+                var = r + tf.transpose(tf.reduce_sum(known, -1)) + tf.reduce_sum(tf.square(own), 1)
+                break
+            V = tf.sqrt(known + tf.transpose(r)[..., None])  # C, 1, T
+            e = tf.transpose(noise[model.noise_rows(i)])[:, None]
+            F = mean + tf.transpose((shift + V * e)[:, 0])
+            below.append((g, row, V, e))
+            H = layer.with_mean(p, tf.matmul(p["P"], F) if layer.mixed else F, for_mean)
+        own_noise = noise[model.likelihood_rows]
+        return model.likelihood.variational_expectations(prepared["likelihood"], mean, var, Ys, own_noise)
+
+
+class StripesAndArrow(JointGaussian):
+    def bound(self, model: DeepGP) -> Joint:
+        widths = [layer.output_dim for layer in model.layers[:-1]]
+        if len(set(widths)) > 1:
+            raise UserError(
+                f"inference=star couples GPs at the same position of hidden layers, which have "
+                f"{', '.join(map(str, widths))} of them; set model.width, or use inference=joint"
+            )
+        return super().bound(model)
+
+    def kinds(self) -> tuple[type[Joint], type[Joint]]:
+        return Star, MarginalisedStar

@@ -7,28 +7,23 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dgpbench.config.keys import later_defaults, merged
-from dgpbench.config.schema import COUNT, POSITIVE, RATE, SWITCH, Field, show_value
-from dgpbench.inference.base import Bound, Method, Update
+from dgpbench.config.schema import COUNT, RATE, SWITCH, Field, show_value
+from dgpbench.inference.adam_method import ADAM_FIELDS, AdamMethod, adam_rates
+from dgpbench.inference.base import Bound, Update
 from dgpbench.inference.priors import priors_of
 
 if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP
 
 PARAMETERISATIONS = ("natural", "natural_sqrt", "natural_log", "meanvar", "meanvar_sqrt", "meanvar_log")
-INVARIANT = ("natural", "meanvar", "meanvar_sqrt")  # xi of u = L v is linear in that of v (coordinates.py)
-ADAM_FIELDS = {
-    "adam.learning_rate": POSITIVE,
-    "adam.decay": RATE,
-    "adam.decay_steps": COUNT,
-    "adam.staircase": SWITCH,
-}
+INVARIANT = ("natural", "meanvar", "meanvar_sqrt")  # xi of u = L v is linear in that of v (natgrad.py)
 
 
 def _one_of(*choices: str) -> Field:
     return Field(str, choices=choices)
 
 
-class Variational(Method):
+class Variational(AdamMethod):
     direct_q = True
     takes_priors = True
     fields = {
@@ -175,10 +170,7 @@ class Variational(Method):
     # ---- bound and update ----------------------------------------------------------------------------
 
     def bound(self, model: DeepGP) -> Bound:
-        from dgpbench.inference.direct import DirectVI
-        from dgpbench.inference.dsvi import VI
-        from dgpbench.inference.iwvi import IWVI
-        from dgpbench.inference.optimal import Optimal
+        from dgpbench.inference.bounds import IWVI, VI, DirectVI, Optimal
 
         settings, samples = self.settings, self.settings["samples"]
         priors = priors_of(self.cfg["model"].get("priors") or {}, model)
@@ -221,13 +213,3 @@ class Variational(Method):
             "gamma_decay": float(ngd["decay"]),
             "gamma_decay_steps": float(ngd["decay_steps"]),
         }
-
-
-def adam_rates(adam: Mapping[str, float]) -> dict[str, float]:
-    """The `adam` section of a config as the numbers of updates/adam.py."""
-    return {
-        "learning_rate": float(adam["learning_rate"]),
-        "lr_decay": float(adam["decay"]),
-        "lr_decay_steps": float(adam["decay_steps"]),
-        "lr_staircase": float(adam["staircase"]),
-    }

@@ -22,7 +22,7 @@ from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.gp.likelihoods import Gaussian
 from dgpbench.gp.parameters import scope, unconstrain
 from dgpbench.inference.base import Bound, Method, Numerics
-from dgpbench.inference.place import place_of
+from dgpbench.inference.gradients import place_of
 from dgpbench.keyed_random import permuted
 from dgpbench.models import importance, inside, latent_density, prediction
 

@@ -1,17 +1,10 @@
-"""A multi-fidelity deep GP: one layer for each level, which sees x and the function of the level below.
+"""Multi-fidelity deep GPs: one layer for each level, which sees x and the function of the level below.
 
     f_0 ~ GP(0, k(x, x')),   f_t ~ GP(0, k_rho(x, x') [s (f - c)(f' - c) + k_f(f, f')] + k_delta(x, x'))
 with f = f_{t-1}(x); the linear case, co-kriging, has s (f - c)(f' - c) + k_delta. The last row of X is the
-level of a column, at which its y was observed, with noise of the level's own.
-
-
-The variational bound of a multi-fidelity deep GP: every row is seen at its own level.
-
+level of a column, at which its y was observed, with a noise variance for each level. The bound is
     sum_t sum_i E log N(y_i^t; f_t(x_i), s_t) - sum_t KL(q(u_t) || p(u_t))
 with a sample of f_{t-1} as input of f_t.
-
-
-Multi-fidelity deep GPs as models of the harness (gp/fidelity.py): datasets with a level column.
 """
 
 from __future__ import annotations
@@ -20,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
+from dgpbench.engine.platform import tf
 from dgpbench.errors import UserError
 from dgpbench.gp import initialisation, kernels
 from dgpbench.gp.deep_gp import DeepGP

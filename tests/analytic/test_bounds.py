@@ -13,7 +13,7 @@ from dgpbench.gp.fast.forms import half_form, quadratic_form, whitened
 from dgpbench.gp.fast.whitening import folding, folding_root, whitening
 from dgpbench.gp.kernels import parse
 from dgpbench.gp.layer import GPLayer, kl_divergence
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
 
 

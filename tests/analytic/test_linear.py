@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from dgpbench.data.split import Split
-from dgpbench.models.baselines import linear
-from dgpbench.models.baselines.linear import BayesianLinear, log_evidence, sufficient_statistics
+from dgpbench.models.baselines import linear_models
+from dgpbench.models.baselines.linear_models import BayesianLinear, log_evidence, sufficient_statistics
 
 
 def _split(N=40, D=3, P=2):
@@ -57,6 +57,6 @@ def test_fit_maximises_the_evidence_and_predicts_the_posterior():
 def test_chunks_do_not_matter(monkeypatch):
     split = _split()
     whole = sufficient_statistics(split)
-    monkeypatch.setattr(linear, "CHUNK", 7)
+    monkeypatch.setattr(linear_models, "CHUNK", 7)
     for a, b in zip(whole, sufficient_statistics(split), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)

@@ -10,11 +10,15 @@ from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import get_trainer
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference import natgrad
-from dgpbench.inference.dsvi import VI
-from dgpbench.inference.updates.best_step import best_step
-from dgpbench.inference.updates.directions import DIRECTIONS, LBFGS, Adam
-from dgpbench.inference.updates.linesearch import LineSearch
-from dgpbench.inference.updates.schedules import adam_ascent
+from dgpbench.inference.bounds import VI
+from dgpbench.inference.updates.adam import adam_ascent
+from dgpbench.inference.updates.linesearch import (
+    DIRECTIONS,
+    AdamDirection,
+    LBFGSDirection,
+    LineSearch,
+    best_step,
+)
 
 
 @pytest.mark.parametrize("best", [3e-7, 0.02, 1.0, 17.0])
@@ -155,7 +159,7 @@ def test_restored_search_goes_on_as_if_never_stopped(direction):
 def test_adam_direction_is_that_of_the_compiled_adam():
     rng, rate = np.random.RandomState(0), 0.05
     var, m, v = (tf.Variable(np.zeros(5)) for _ in range(3))
-    adam, x = Adam(), np.zeros(5)
+    adam, x = AdamDirection(), np.zeros(5)
     for step in range(6):
         g = rng.randn(5)
         adam_ascent(var, m, v, tf.constant(g), rate, step)
@@ -169,7 +173,7 @@ def test_lbfgs_direction_is_newtons_on_a_quadratic():
     A = rng.randn(4, 4)
     A = A @ A.T + np.eye(4)
     b = rng.randn(4)
-    x, follow = np.zeros(4), LBFGS()
+    x, follow = np.zeros(4), LBFGSDirection()
     for _ in range(5):
         g = b - A @ x  # of -x'Ax/2 + b'x
         d = follow(x, g)

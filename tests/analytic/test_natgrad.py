@@ -7,7 +7,7 @@ import tensorflow as tf
 from gp_tools import columns, fast, raw_tensors, sgp
 
 from dgpbench.inference import natgrad
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.variational import PARAMETERISATIONS
 

@@ -9,7 +9,7 @@ from gp_tools import columns, dgp, fast, raw_tensors
 from dgpbench.config import compose
 from dgpbench.gp.layer import kl_divergence
 from dgpbench.inference import natgrad
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.variational import PARAMETERISATIONS, Variational
 

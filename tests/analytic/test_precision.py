@@ -12,7 +12,7 @@ from dgpbench.gp.deep_gp import prepare, propagate
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.gp.start import build
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import batch_term, value_and_gradients
 from dgpbench.inference.updates.adam import Adam
 from dgpbench.inference.updates.natural import NaturalAdam

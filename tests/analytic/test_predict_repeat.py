@@ -7,7 +7,7 @@ import tensorflow as tf
 from dgpbench.config import compose
 from dgpbench.gp import start
 from dgpbench.gp.deep_gp import propagate
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.models import prediction
 from dgpbench.models.base import create
 

@@ -10,7 +10,7 @@ from dgpbench.engine.spec import StepSpec
 from dgpbench.engine.trainer import get_trainer
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference import natgrad
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.inference.updates.adam import GradientAscent
 from dgpbench.inference.updates.natural import NaturalAdam

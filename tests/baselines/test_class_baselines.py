@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from dgpbench.data.split import Split
 from dgpbench.errors import UserError
-from dgpbench.models.baselines import knn, logistic
+from dgpbench.models.baselines import linear_models, sklearn_models
 
 
 def blobs(N=120, C=3, seed=0, spread=1.0):
@@ -52,7 +52,7 @@ def test_penalty_is_the_best_of_the_grid_by_brute_force(tmp_path):
     X, y = blobs(N=60, spread=2.0)
     order = np.random.RandomState(0).permutation(60)
     scores = []
-    for C in logistic.GRID:
+    for C in linear_models.GRID:
         total = 0.0
         for fold in np.array_split(order, 5):
             rest = np.setdiff1d(order, fold)
@@ -60,14 +60,14 @@ def test_penalty_is_the_best_of_the_grid_by_brute_force(tmp_path):
             total += np.log(probs[np.arange(len(fold)), y[fold]]).sum()
         scores.append(total / 60)
     _, facts = fitted("logistic", X, y, 3, tmp_path)
-    assert facts["C"] == logistic.GRID[np.argmax(scores)] and logistic.GRID[::8] == (1e-4, 1e4)
+    assert facts["C"] == linear_models.GRID[np.argmax(scores)] and linear_models.GRID[::8] == (1e-4, 1e4)
     assert facts["cv_loglik"] == pytest.approx(max(scores), rel=1e-9)
 
 
 def test_search_takes_a_sample_of_many_rows(tmp_path):
     X, y = blobs(N=300)
     order = np.random.RandomState(0).permutation(300)[:50]
-    expected = logistic.choose_penalty(X[order], y[order], 50)  # other folds, but of the same rows
+    expected = linear_models.choose_penalty(X[order], y[order], 50)  # other folds, but of the same rows
     _, facts = fitted("logistic", X, y, 3, tmp_path, "model.search_rows=50")
     assert facts["cv_loglik"] == pytest.approx(expected[1], rel=0.2)
 
@@ -83,7 +83,7 @@ def test_logistic_with_a_class_that_is_not_in_train(tmp_path):
 
 
 def test_logistic_tells_when_it_has_not_converged(tmp_path, monkeypatch):
-    monkeypatch.setattr(logistic, "ITERATIONS", 1)
+    monkeypatch.setattr(linear_models, "ITERATIONS", 1)
     notes = []
     fitted("logistic", *blobs(), 3, tmp_path, "model.C=1000", note=notes.append)
     assert notes == ["logistic regression has not converged in 1 iterations at C=1000"]
@@ -115,7 +115,7 @@ def test_k_is_the_best_by_leave_one_out(tmp_path):
     X = X.astype(np.float32).astype(float)
     prior = (np.bincount(y) + 1) / (90 + 3)
     scores = {}
-    for k in [k for k in knn.GRID if k < 90]:
+    for k in [k for k in sklearn_models.GRID if k < 90]:
         total = 0.0
         for i in range(90):
             others = [j for j in range(90) if j != i]
@@ -131,7 +131,7 @@ def test_repeated_rows_do_not_hide_a_row_from_its_own_search(tmp_path):
     """With copies of a row, the row itself need not be its nearest neighbour: still it is left out."""
     X, y = np.zeros((40, 2)), np.arange(40) % 2
     _, facts = fitted("knn", X, y, 2, tmp_path)
-    assert facts["k"] in knn.GRID and np.isfinite(facts["loo_loglik"])
+    assert facts["k"] in sklearn_models.GRID and np.isfinite(facts["loo_loglik"])
 
 
 def test_more_neighbours_than_rows(tmp_path):

@@ -7,8 +7,8 @@ from scipy import stats
 
 from dgpbench.data.split import Split
 from dgpbench.errors import UserError
-from dgpbench.models.baselines import bandwidth, kde
-from dgpbench.models.baselines.bandwidth import loo_loglik, silverman
+from dgpbench.models.baselines import kde
+from dgpbench.models.baselines.kde import loo_loglik, silverman
 
 
 def data(N=60, D=2, P=1, seed=0):
@@ -39,10 +39,10 @@ def brute_loo(Y, rows, h, X=None, h_x=None):
     return total / len(rows)
 
 
-@pytest.mark.parametrize("block", [bandwidth.BLOCK, 130])
+@pytest.mark.parametrize("block", [kde.BLOCK, 130])
 @pytest.mark.parametrize("P", [1, 2])
 def test_leave_one_out_likelihood_equals_a_loop(P, block, monkeypatch):
-    monkeypatch.setattr(bandwidth, "BLOCK", block)
+    monkeypatch.setattr(kde, "BLOCK", block)
     X, Y = data(N=30, P=P)
     rows = np.arange(30)[::-1][:17]
     for h, h_x in ((0.2, 0.5), (1.0, 3.0)):
@@ -186,7 +186,7 @@ def test_equal_targets_are_told_and_do_not_break(tmp_path):
     X, Y = data()
     notes = []
     model, facts = fitted("model=kde", X=X, Y=np.round(Y), tmp_path=tmp_path, notes=notes)
-    assert facts["bandwidth_y"] == pytest.approx(bandwidth.LOWEST, rel=0.01)
+    assert facts["bandwidth_y"] == pytest.approx(kde.LOWEST, rel=0.01)
     assert len(notes) == 1 and "many targets are equal" in notes[0]
     constant, _ = fitted("model=ckde", X=0 * X, Y=0 * Y + 2.0, tmp_path=tmp_path)
     assert constant.predict(X[:3], 1, 0).problem() is None

@@ -15,7 +15,7 @@ from baseline_tools import (
 from scipy import stats
 
 from dgpbench.data.split import Split
-from dgpbench.models.baselines.mdn import MixtureDensityNetwork
+from dgpbench.models.baselines.neural import MixtureDensityNetwork
 
 
 def data(network, N=7, seed=1):
@@ -48,7 +48,7 @@ def test_log_density_equals_scipy_mixtures(hidden, P, k, monkeypatch):
     model = make("model=mdn", f"model.components={k}", f"model.hidden={words}")
     model.load_parameters(values)
     for columns in (100_000, 3 * k):  # all points at once, three at a time
-        monkeypatch.setattr("dgpbench.models.baselines.mdn.PREDICT_COLUMNS", columns)
+        monkeypatch.setattr("dgpbench.models.baselines.neural.PREDICT_COLUMNS", columns)
         predictive = model.predict(X, 100, 0)
         assert predictive.mean.shape == (k, len(X), P)
         np.testing.assert_allclose(predictive.log_density(Y), expected, rtol=1e-11)

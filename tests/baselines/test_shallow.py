@@ -10,7 +10,7 @@ from dgpbench.config import compose
 from dgpbench.config.keys import config_key
 from dgpbench.data.split import Split
 from dgpbench.errors import UserError
-from dgpbench.models.baselines import knn, shallow
+from dgpbench.models.baselines import sklearn_models
 
 NEW = np.random.RandomState(9).randn(13, 2)
 
@@ -60,7 +60,7 @@ def test_compat_is_the_rule_of_bayesian_benchmarks(tmp_path):
     tree = DecisionTreeRegressor(random_state=4).fit(split.X_train, split.Y_train[:, 0])
     std = np.std(tree.predict(split.X_train) - split.Y_train[:, 0])
     compat, _, _ = fitted("decision_tree", split, tmp_path, "model.variance=compat")
-    assert compat.predict(NEW, 1, 0).var[0, 0, 0] == max((std + 1e-6) ** 2, shallow.FLOOR) < 1e-9
+    assert compat.predict(NEW, 1, 0).var[0, 0, 0] == max((std + 1e-6) ** 2, sklearn_models.FLOOR) < 1e-9
     ours, _, _ = fitted("decision_tree", split, tmp_path)
     held_out = waves(2000, seed=1)
     error = np.mean((ours.predict(held_out.X_train, 1, 0).mean[0] - held_out.Y_train) ** 2)
@@ -81,7 +81,7 @@ def test_classes_have_smoothed_shares(tmp_path):
     assert clipped.min() == pytest.approx(1e-12, rel=1e-3) and np.allclose(clipped.sum(1), 1)
 
 
-@pytest.mark.parametrize("name", shallow.ESTIMATORS)
+@pytest.mark.parametrize("name", sklearn_models.ESTIMATORS)
 def test_every_estimator_fits_both_tasks_and_is_restored(name, tmp_path):
     words = ["model.options.max_iter=300"] if name == "mlp" else []
     for split in (waves(40), labelled(40)):
@@ -124,7 +124,7 @@ def test_neighbours_for_regression_by_brute_force(tmp_path, words):
     distances = ((X[:, None].astype(float) - X[None]) ** 2).sum(-1)
     np.fill_diagonal(distances, np.inf)
     near = np.argsort(distances, axis=1)
-    grid = (4,) if words else [k for k in knn.GRID if k < 60]
+    grid = (4,) if words else [k for k in sklearn_models.GRID if k < 60]
     squares = {k: np.mean((Y - Y[near[:, :k]].mean(1)) ** 2, 0) for k in grid}
     best = min(grid, key=lambda k: np.log(squares[k]).sum())
     loglik = -0.5 * np.sum(np.log(2 * np.pi * squares[best]) + 1)

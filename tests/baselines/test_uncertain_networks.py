@@ -17,8 +17,7 @@ from scipy.stats import norm
 
 from dgpbench.errors import UserError
 from dgpbench.gp.parameters import NOISE
-from dgpbench.models.baselines.deep_ensemble import Ensemble
-from dgpbench.models.baselines.mc_dropout import DropoutNetwork
+from dgpbench.models.baselines.neural import DropoutNetwork, Ensemble
 
 
 def data(network, N=5, seed=1):

@@ -32,7 +32,7 @@ def test_two_steps_by_hand(folder, monkeypatch):
     from dgpbench.gp.deep_gp import penalties
     from dgpbench.gp.parameters import constrain, unconstrain
     from dgpbench.gp.start import build
-    from dgpbench.inference.dsvi import VI
+    from dgpbench.inference.bounds import VI
     from dgpbench.inference.gradients import lower_bound
 
     monkeypatch.syspath_prepend(str(folder))

@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from dgpbench.config import compose
 from dgpbench.gp import initialisation, start
 from dgpbench.gp.parameters import unconstrain
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
 
 

@@ -14,7 +14,7 @@ from dgpbench.gp.layer import SeparateLayer
 from dgpbench.gp.parameters import scope, unconstrain
 from dgpbench.inference.alpha import PowerEP
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
 from dgpbench.inference.sghmc import LogJoint
 

@@ -8,8 +8,7 @@ from scipy import stats
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.inference.aep import ApproximateEP
-from dgpbench.inference.alpha import PowerEP
+from dgpbench.inference.alpha import ApproximateEP, PowerEP
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.gradients import lower_bound
 

@@ -20,7 +20,7 @@ from dgpbench.config import compose
 from dgpbench.errors import UserError
 from dgpbench.gp.likelihoods import LIKELIHOODS
 from dgpbench.inference.alpha import PowerEP
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
 
 

@@ -13,8 +13,8 @@ from dgpbench.gp.deep_gp import prepare
 from dgpbench.gp.layer import kl_divergence
 from dgpbench.gp.parameters import constrain, unconstrain
 from dgpbench.gp.start import build
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.collapsed import gaussian_inputs, optimum
-from dgpbench.inference.dsvi import VI
 
 N, P, NOISE = 9, 3, 0.2
 LVM = ["inference=collapsed", "model=gplvm", "model.num_inducing=5", "precision=float64"]

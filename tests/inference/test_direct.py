@@ -20,10 +20,9 @@ from dgpbench.config import compose
 from dgpbench.errors import UserError
 from dgpbench.inference import natgrad
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.coordinates import Direct
-from dgpbench.inference.direct import DirectVI
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI, DirectVI
 from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
+from dgpbench.inference.natgrad import Direct
 
 SMALL = ["model=sgp", "model.num_inducing=5", "dataset=step", "precision=float64"]
 DEEP = [*SMALL, "model=dgp2", "model.num_inducing=4"]

@@ -9,10 +9,9 @@ from dgpbench.config import compose
 from dgpbench.gp import start
 from dgpbench.inference import natgrad
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.coordinates import Direct
-from dgpbench.inference.direct import DirectVI
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI, DirectVI
 from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
+from dgpbench.inference.natgrad import Direct
 
 N, D, M, NOISE = 20, 2, 4, 0.05
 DEEP = ["model=dgp2", f"model.num_inducing={M}", "model.whiten=false", f"model.inner_noise={NOISE}"]

@@ -10,7 +10,7 @@ from dgpbench.gp.fast.forms import WrongGradient
 from dgpbench.gp.layer import whiten
 from dgpbench.gp.parameters import constrain, scope
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import batch_term, value_and_gradients
 
 NAME = "layer0/kernel/rbf/lengthscales"

@@ -20,7 +20,7 @@ from scipy import stats
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.gp.likelihoods import Bernoulli
+from dgpbench.gp.likelihoods.distributions import Bernoulli
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.global_inducing import GlobalInducing
 from dgpbench.inference.gradients import lower_bound

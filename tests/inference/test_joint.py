@@ -21,11 +21,11 @@ from scipy.stats import norm
 from dgpbench.config import compose
 from dgpbench.config.classes import create_method
 from dgpbench.errors import UserError
-from dgpbench.gp.likelihoods import LIKELIHOODS, Bernoulli
-from dgpbench.inference.dsvi import VI
+from dgpbench.gp.likelihoods import LIKELIHOODS
+from dgpbench.gp.likelihoods.distributions import Bernoulli
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
-from dgpbench.inference.joint import Joint, Marginalised
-from dgpbench.inference.star import MarginalisedStar
+from dgpbench.inference.joint import Joint, Marginalised, MarginalisedStar
 
 
 def _model(*words, N=6, D=2, P=1, noise=0.3):

@@ -19,10 +19,10 @@ from inference_tools import (
 
 from dgpbench.config import compose
 from dgpbench.errors import UserError
-from dgpbench.gp.likelihoods import Bernoulli
+from dgpbench.gp.likelihoods.distributions import Bernoulli
 from dgpbench.inference.base import Numerics
+from dgpbench.inference.global_inducing import LocationsBound
 from dgpbench.inference.gradients import lower_bound
-from dgpbench.inference.locations import LocationsBound
 
 
 def _random(values, seed=0):

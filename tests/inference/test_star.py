@@ -10,8 +10,7 @@ from dgpbench.config.classes import create_method
 from dgpbench.errors import UserError
 from dgpbench.inference.base import Numerics
 from dgpbench.inference.gradients import lower_bound
-from dgpbench.inference.joint import Joint, Marginalised
-from dgpbench.inference.star import MarginalisedStar, Star
+from dgpbench.inference.joint import Joint, Marginalised, MarginalisedStar, Star
 
 M, P = 3, 2
 

@@ -18,7 +18,7 @@ from dgpbench.gp.kernels import parse
 from dgpbench.gp.layer import kl_divergence
 from dgpbench.gp.propagation import Preparation
 from dgpbench.gp.warp import WarpLayer
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.inference.gradients import lower_bound
 from dgpbench.report.layers_plot import distance
 

@@ -9,9 +9,8 @@ from scipy.stats import norm
 
 from dgpbench.gp import latent
 from dgpbench.gp.deep_gp import penalties
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI, Optimal
 from dgpbench.inference.natgrad import natural_step
-from dgpbench.inference.optimal import Optimal
 
 N, P, M, NOISE = 12, 3, 7, 0.2
 

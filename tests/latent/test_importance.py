@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal, norm
 
 from dgpbench.evaluate.mixture import log_mean_exp, loglik_influence, loglik_mc_se
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI
 from dgpbench.models import importance
 
 KEY = tf.constant([3, 1])

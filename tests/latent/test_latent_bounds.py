@@ -18,10 +18,8 @@ from latent_tools import (
     value,
 )
 
-from dgpbench.inference.dsvi import VI
-from dgpbench.inference.iwvi import IWVI
+from dgpbench.inference.bounds import IWVI, VI, Optimal
 from dgpbench.inference.natgrad import natural_step
-from dgpbench.inference.optimal import Optimal
 
 
 def iw(structure, K, samples=1, joint=True):

@@ -7,10 +7,8 @@ from latent_tools import columns, conditional, data, fast, model, noise_for, raw
 
 from dgpbench.gp.deep_gp import prepare
 from dgpbench.gp.fast.joint_samples import enough_jitter, pairs, sample
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import IWVI, VI, Optimal
 from dgpbench.inference.gradients import lower_bound
-from dgpbench.inference.iwvi import IWVI
-from dgpbench.inference.optimal import Optimal
 
 
 def iw(samples, K, **kwargs):

@@ -13,8 +13,8 @@ from dgpbench.engine.context import RunContext, Silent
 from dgpbench.gp.deep_gp import prepare
 from dgpbench.gp.fast.joint_samples import enough_jitter, pairs, sample
 from dgpbench.inference.base import Numerics
+from dgpbench.inference.bounds import IWVI
 from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
-from dgpbench.inference.iwvi import IWVI
 from dgpbench.models.gp import GPModel
 
 N, D, LAYER = 8, 2, "layer1"

@@ -18,9 +18,8 @@ from dgpbench.gp.likelihoods import LIKELIHOODS
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference import natgrad
 from dgpbench.inference.base import Numerics
-from dgpbench.inference.dsvi import VI
+from dgpbench.inference.bounds import VI, Optimal
 from dgpbench.inference.gradients import batch_term, lower_bound, value_and_gradients
-from dgpbench.inference.optimal import Optimal
 
 N, D, M = 40, 2, 8
 REFERENCE = {

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-from dgpbench.models.refusals import TASKS
+from dgpbench.models.base import TASKS
 
 
 @pytest.mark.parametrize("place", TASKS)

@@ -4,7 +4,6 @@ Sums of weighted squares, sum_b g_pb a_b a_b^T (P, M, M), are the largest produc
 symmetric: block rows are computed from the first column to the diagonal, and the rest is copied. Four blocks
 save 3/8 of the multiplications, products with triangles 3/8 to 11/16. One output with a small matrix is a
 single block, because its products would become too thin.
-
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adam and plain gradient ascent on every trainable parameter."""
+"""Adam and gradient ascent on every trainable parameter, and step sizes as functions of the step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,52 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from dgpbench.inference.adam_method import ADAM_RATES
 from dgpbench.inference.base import Batch, Oracle, Update
-from dgpbench.inference.updates.schedules import adam_ascent, all_there, learning_rate
 
-ADAM_RATES = ("learning_rate", "lr_decay", "lr_decay_steps", "lr_staircase")
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # as in the papers' experiments (TensorFlow 1's Adam)
+
+
+def learning_rate(rates: dict[str, tf.Tensor], step: tf.Tensor) -> tf.Tensor:
+    """Adam's rate at `step` (from 0): exponential decay, in stairs or smooth."""
+    t = tf.cast(step, tf.float64) / rates["lr_decay_steps"]
+    t = tf.where(rates["lr_staircase"] > 0.5, tf.floor(t), t)
+    return rates["learning_rate"] * rates["lr_decay"] ** t
+
+
+def gamma(rates: dict[str, tf.Tensor], step: tf.Tensor, final: str = "gamma") -> tf.Tensor:
+    """Natural-gradient step size: log-linear from gamma_initial to the rate `final`, then stairs of decay
+    (3.4.2)."""
+    step = tf.cast(step, tf.float64)
+    t = tf.minimum(step / tf.maximum(rates["gamma_ramp"], 1.0), 1.0)
+    t = tf.where(rates["gamma_ramp"] > 0.5, t, tf.ones_like(t))
+    ramp = rates["gamma_initial"] * (rates[final] / rates["gamma_initial"]) ** t
+    return ramp * rates["gamma_decay"] ** tf.floor(step / rates["gamma_decay_steps"])
+
+
+def adam_ascent(var: tf.Variable, m: tf.Variable, v: tf.Variable, gradient, rate, step) -> None:
+    """One Adam step up the gradient, in place. `step` counts from 0."""
+    cast = lambda x: tf.cast(x, var.dtype)  # noqa: E731
+    t = tf.cast(step, tf.float64) + 1.0
+    tf.raw_ops.ResourceApplyAdam(
+        var=var.handle,
+        m=m.handle,
+        v=v.handle,
+        beta1_power=cast(tf.constant(BETA1, tf.float64) ** t),
+        beta2_power=cast(tf.constant(BETA2, tf.float64) ** t),
+        lr=cast(rate),
+        beta1=cast(BETA1),
+        beta2=cast(BETA2),
+        epsilon=cast(EPSILON),
+        grad=-gradient,
+    )
+
+
+def all_there(values):
+    """The same values, each available only when all are: an assignment that ran as soon as its own value was
+    known was seen to overtake another operation's read of the variable."""
+    with tf.control_dependencies(tf.nest.flatten(values)):
+        return tf.nest.map_structure(tf.identity, values)
 
 
 def adam_slots(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

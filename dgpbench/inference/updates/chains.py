@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from dgpbench.inference.base import Batch, Bound, Oracle, Update
 from dgpbench.inference.mixing import mixing
+from dgpbench.inference.updates.adam import all_there
 from dgpbench.inference.updates.natural import NaturalAdam
-from dgpbench.inference.updates.schedules import all_there
 
 V, ROOT = "layer0/q_mu", "layer0/q_sqrt"
 PULL, STABLE, FORGET = 0.05, 10.0, 0.75  # gamma, t0 and kappa of dual averaging

@@ -1,8 +1,12 @@
-"""Steps whose size is found by a line search (thesis 3.4.1): full batches, one q(u) and nothing else."""
+"""Steps whose size is found by a line search (thesis 3.4.1): full batches, and one q(u) alone.
+
+Directions other than the natural gradient are made from the ordinary gradient as one flat vector (3.2.2).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +15,92 @@ import tensorflow as tf
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.inference import natgrad
 from dgpbench.inference.base import Oracle, Update
-from dgpbench.inference.coordinates import coordinates
-from dgpbench.inference.updates.best_step import best_step
-from dgpbench.inference.updates.directions import DIRECTIONS
+from dgpbench.inference.natgrad import coordinates
+from dgpbench.inference.updates.adam import BETA1, BETA2, EPSILON
+
+LOWEST, HIGHEST, PER_DECADE = -8, 2, 3  # of log10 gamma: the coarse grid on which the search begins
+TOLERANCE = 1e-4  # of log10 gamma
+PEAKS = 2  # local maxima of the grid that Brent's method refines, the highest first
+
+
+def best_step(objective: Callable[[float], float], start: float) -> tuple[float, float]:
+    """The gamma > 0 with the largest objective, and its value; (0, start) if none is above `start`.
+
+    The objective is looked at over ten decades, then by Brent's method around the two highest peaks of these
+    values. It is minus infinity where a step is not possible.
+    """
+    from scipy.optimize import minimize_scalar
+
+    grid = np.linspace(LOWEST, HIGHEST, PER_DECADE * (HIGHEST - LOWEST) + 1)
+    values = np.array([objective(10.0**u) for u in grid])
+    best = max(zip(values.tolist(), (10.0**grid).tolist(), strict=True))
+    padded = np.concatenate([[-math.inf], values, [-math.inf]])
+    peaks = np.flatnonzero((values >= padded[:-2]) & (values >= padded[2:]) & (values > start))
+    for k in sorted(peaks, key=lambda k: -values[k])[:PEAKS]:
+        floor = values[k] - 1e6 * (1.0 + abs(values[k]))  # for parabolas, as good as minus infinity
+        found = minimize_scalar(
+            lambda u, floor=floor: -max(objective(10.0**u), floor),
+            bounds=(grid[k] - 1.0 / PER_DECADE, grid[k] + 1.0 / PER_DECADE),
+            method="bounded",
+            options={"xatol": TOLERANCE},
+        )
+        best = max(best, (float(-found.fun), float(10.0**found.x)))
+    value, gamma = best
+    return (gamma, value) if value > start else (0.0, start)
+
+
+MEMORY = 10  # pairs that L-BFGS keeps
+
+
+class GradientDirection:
+    """Steepest ascent: the gradient as it is."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, np.ndarray] = {}
+
+    def __call__(self, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        return gradient
+
+
+class AdamDirection(GradientDirection):
+    """Adam's direction m / (sqrt(v) + epsilon), bias corrected."""
+
+    def __call__(self, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        zero = np.zeros_like(gradient)
+        m = BETA1 * self.state.get("m", zero) + (1 - BETA1) * gradient
+        v = BETA2 * self.state.get("v", zero) + (1 - BETA2) * gradient**2
+        t = self.state.get("t", np.zeros(())) + 1
+        self.state = {"m": m, "v": v, "t": t}
+        return (m / (1 - BETA1**t)) / (np.sqrt(v / (1 - BETA2**t)) + EPSILON)
+
+
+class LBFGSDirection(GradientDirection):
+    """Limited-memory BFGS: the two-loop recursion over the last pairs of steps and gradient changes."""
+
+    def __call__(self, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        empty = np.zeros((0, len(x)))
+        steps, changes = self.state.get("steps", empty), self.state.get("changes", empty)
+        if "x" in self.state:
+            s, y = x - self.state["x"], self.state["gradient"] - gradient  # of -L, which is minimised
+            if s @ y > 1e-12 * np.sqrt((s @ s) * (y @ y)):  # else it says nothing about the curvature
+                steps, changes = np.vstack([steps, s])[-MEMORY:], np.vstack([changes, y])[-MEMORY:]
+        self.state = {"x": x, "gradient": gradient, "steps": steps, "changes": changes}
+        r, alphas = gradient.copy(), []
+        for s, y in zip(steps[::-1], changes[::-1], strict=True):
+            alphas.append((s @ r) / (s @ y))
+            r = r - alphas[-1] * y
+        if len(steps):
+            r = r * (steps[-1] @ changes[-1]) / (changes[-1] @ changes[-1])
+        for s, y, alpha in zip(steps, changes, alphas[::-1], strict=True):
+            r = r + s * (alpha - (y @ r) / (s @ y))
+        return r
+
+
+DIRECTIONS = {
+    "gradient": GradientDirection,
+    "adam": AdamDirection,
+    "lbfgs": LBFGSDirection,
+}  # besides the natural gradient
 
 
 @dataclass(frozen=True)

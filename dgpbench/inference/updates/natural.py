@@ -10,9 +10,8 @@ import tensorflow as tf
 from dgpbench.gp.deep_gp import DeepGP
 from dgpbench.inference import natgrad
 from dgpbench.inference.base import Batch, Oracle, Update
-from dgpbench.inference.coordinates import coordinates
-from dgpbench.inference.updates.adam import ADAM_RATES, adam_slots, adam_step, without
-from dgpbench.inference.updates.schedules import all_there, gamma
+from dgpbench.inference.natgrad import coordinates
+from dgpbench.inference.updates.adam import ADAM_RATES, adam_slots, adam_step, all_there, gamma, without
 
 GAMMA_RATES = ("gamma", "inner_gamma", "gamma_initial", "gamma_ramp", "gamma_decay", "gamma_decay_steps")
 
