@@ -29,7 +29,7 @@ class TrainingOracle:
             self.rates = {name: tf.Variable(0.0, dtype=tf.float64) for name in spec.update.rates}
             self.jitter = tf.Variable(0.0, dtype=spec.param_dtype)
             self.num_data = tf.Variable(0.0, dtype=tf.float64)
-            self.seed = tf.Variable(0, dtype=tf.int32)
+            self.seed = tf.Variable(0, dtype=tf.int64)  # TensorFlow places int32 variables on the host
             d, p = bound.input_dim, bound.target_dim
             self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
@@ -66,7 +66,7 @@ class TrainingOracle:
         spec = self.spec
         raw = {name: v.read_value() for name, v in self.raw.items()} | dict(replaced or {})
         X, Y = (tf.ensure_shape(A, (spec.batch, None)) for A in (batch.X, batch.Y))
-        key = tf.stack([self.seed, spec.bound.evaluations * batch.step + draw])
+        key = self._key(spec.bound.evaluations * batch.step + draw)
         weight = self.num_data / (spec.batch * spec.bound.repeats)
         noise = self._noise(key)
         if spec.bound.whole:
@@ -90,8 +90,10 @@ class TrainingOracle:
         return Batch(self.X.read_value(), self.Y.read_value(), step, None)
 
     def key(self, batch: Batch, stream: int) -> tf.Tensor:
-        own = tf.stack([self.seed, batch.step])
-        return tf.random.experimental.stateless_fold_in(own, UPDATE_STREAMS + stream)
+        return tf.random.experimental.stateless_fold_in(self._key(batch.step), UPDATE_STREAMS + stream)
+
+    def _key(self, evaluation: tf.Tensor) -> tf.Tensor:
+        return tf.stack([tf.cast(self.seed, tf.int32), evaluation])
 
     @property
     def _count(self) -> tf.Tensor:

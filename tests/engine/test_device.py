@@ -1,11 +1,21 @@
-"""A model computes on its own device in prediction too: with two logical CPUs in place of a CPU and a GPU."""
+"""Prediction runs on the model's own device (two logical CPUs act as a CPU and a GPU), and a step reads no
+variable that TensorFlow would place on the host."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from dgpbench.config import compose
+from dgpbench.config.tree import options
+from dgpbench.engine.platform import tf
+from dgpbench.engine.spec import step_spec
+from dgpbench.engine.trainer import Trainer
+from dgpbench.gp.parameters import unconstrain
+from dgpbench.models.gp import GPModel
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -43,3 +53,46 @@ def test_prediction_and_parameters_are_on_the_models_device():
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == ["['CPU:1']"], done.stdout + done.stderr
+
+
+MODELS = {name: ["model=lv_gp"] for name in ("vi", "iwvi", "optimal")} | {
+    "analytic": ["model=dgp2", "model.inner_noise=0.01"],
+    "collapsed": ["model=gplvm"],
+    "sgpmc": ["model=sgp"],
+}
+CASES = {name: ["model=dgp2", f"inference={name}"] for name in options("inference") if name not in MODELS}
+CASES |= {name: [*words, f"inference={name}"] for name, words in MODELS.items()} | {
+    "linesearch": [
+        *("model=sgp", "inference=ngd_adam", "inference.hyperparameters=fixed"),
+        "inference.natgrad.step=linesearch",
+    ],
+}
+
+
+class Rows:
+    """As much of a split as the start of a model needs."""
+
+    X_train, Y_train = np.random.RandomState(0).randn(30, 2), np.zeros((30, 1))
+    n_train, dim, task, n_classes, outputs, bin_size = 30, 2, "regression", 0, 1, 1.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_variable_of_a_step_is_int32(name):
+    """On a GPU TensorFlow keeps int32 variables on the host, which a fully compiled step cannot read."""
+    words = [*CASES[name], "model.num_inducing=5", "precision=float64", "threads=1", "engine.xla=false"]
+    model = GPModel(cfg := compose(words))
+    model.start(Rows(), 0)
+    created = []
+
+    def record(make, **kwargs):
+        created.append(make(**kwargs))
+        return created[-1]
+
+    _, values, fixed, _ = model._initial
+    raw = unconstrain(values, model.bound.constraints())
+    spec = step_spec(cfg, model.bound, model.method.update(model.bound), raw, fixed, 30, True, 1, "/CPU:0")
+    with tf.variable_creator_scope(record):
+        trainer = Trainer(spec)
+        trainer.reset(raw, model.method.rates(), seed=3, num_data=30, data=None)
+    assert trainer.oracle.seed.numpy() == 3 and len(created) > len(raw)
+    assert {v.name for v in created if v.dtype == tf.int32} == set()
