@@ -1,7 +1,7 @@
 """Reject settings that are valid one by one but do not go together.
 
-`check` is called for every composed config, and `check_data` before a dataset is read. models/base.py compares a
-model with the data of a split.
+`check` is called for every composed config, and `check_data` before a dataset is read. models/base.py
+compares a model with the data of a split.
 """
 
 from __future__ import annotations

@@ -9,8 +9,7 @@ from two_layers import drawn, outputs
 
 from dgpbench.config import compose
 from dgpbench.config.classes import create_method
-from dgpbench.gp.likelihoods.distributions import RobustMax
-from dgpbench.gp.likelihoods.distributions import Poisson
+from dgpbench.gp.likelihoods.distributions import Poisson, RobustMax
 from dgpbench.models import inside
 from dgpbench.models.gp import GPModel
 
