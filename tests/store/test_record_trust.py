@@ -91,7 +91,8 @@ def test_targets_that_are_not_models_of_ours(theirs, capsys, target):
 
 def test_a_package_that_the_user_names_is_allowed(theirs, tmp_path, capsys):
     (tmp_path / "somebodys_models.py").write_text(
-        "from dgpbench.models.baselines.linear import BayesianLinear\nclass Mine(BayesianLinear): pass\n"
+        "from dgpbench.models.baselines.linear_models import BayesianLinear\n"
+        "class Mine(BayesianLinear): pass\n"
     )
     forge(theirs, lambda record: record["config"]["model"].update(_target_="somebodys_models.Mine"))
     assert main(["merge", str(theirs), "--allow", "somebodys_models"]) == 0

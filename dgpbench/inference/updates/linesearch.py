@@ -106,7 +106,7 @@ DIRECTIONS = {
 @dataclass(frozen=True)
 class LineSearch(Update):
     """Each step goes as far along its direction as the bound grows. `direction` is natural, or one of
-    updates/directions.py."""
+    DIRECTIONS."""
 
     model: DeepGP
     layer: int
