@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dgpbench.api.record_tables import results
     from dgpbench.api.runs import Run, run, sweep
     from dgpbench.errors import RunFailed, UserError
-    from dgpbench.store.model_files import ModelFile
+    from dgpbench.store.read import ModelFile
     from dgpbench.tuning.study import Study, tune
 
 __version__ = "0.1.0"
@@ -36,7 +36,7 @@ _HOME = {
     "Compared": "api.comparisons",
     "Distribution": "api.distribution",
     "Fitted": "api.fitted",
-    "ModelFile": "store.model_files",
+    "ModelFile": "store.read",
     "Prediction": "api.fitted",
     "Regressor": "api.estimators",
     "Run": "api.runs",

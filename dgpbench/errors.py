@@ -47,7 +47,7 @@ class RunFailed(Exception):
     def __init__(self, run):
         record = run.record
         reason = " ".join(str(record["reason"] or "no reason recorded").split())
-        super().__init__(f"run {record['status']}: {reason}; record: {run.path}")
+        super().__init__(f"run {record.status}: {reason}; record: {run.path}")
         self.run = run
 
 

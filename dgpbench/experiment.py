@@ -36,14 +36,12 @@ from dgpbench.evaluate.evaluation import Evaluation, Progress, evaluate
 from dgpbench.evaluate.metrics import LIKELIHOOD_VARIANCE
 from dgpbench.machine import describe_device, forget_peak_memory, git_commit, peak_memory, versions
 from dgpbench.models.base import check_task, create, refuse_split
-from dgpbench.store.costs import MOST_OWN, Costs, Sizes, own_records
-from dgpbench.store.deep import MODEL_FILES
-from dgpbench.store.disk import plain_arrays
 from dgpbench.store.layout import labels_of, reference_folders, unit_folder
-from dgpbench.store.model_files import check_allowed, load_parameters, split_parameters
+from dgpbench.store.read import check_allowed, load_parameters, split_parameters
+from dgpbench.store.record import MODEL_FILES, build_record
 from dgpbench.store.scan import Unit, find_done
-from dgpbench.store.schema import build_record
-from dgpbench.store.write import PARAMS, ensure_writable, write_unit
+from dgpbench.store.timing import MOST_OWN, Costs, Sizes, own_records
+from dgpbench.store.write import PARAMS, ensure_writable, plain_arrays, write_unit
 from dgpbench.trackers import Tracking, check_tracker
 
 MAX_NOTE, MAX_NOTES = 1000, 100  # characters and lines that stay of the notes of a record that is too large
@@ -93,7 +91,7 @@ def run_unit(
         tracking.start(key, run.folder)
         run.log = tracking.log
         unit = _trained(cfg, split, model, run, facts, notes, force, stopped, trial)
-        tracking.finish(unit.record["status"], unit.record["metrics"], unit.record["files"])
+        tracking.finish(unit.record.status, unit.record.metrics, unit.record.files)
     return unit, False
 
 
@@ -149,7 +147,7 @@ def _trained(
         unit = _write(cfg, facts | outcome, began, notes, companions, force)
     except (ValueError, RecursionError) as error:  # a model may return what no record or file can hold
         unit = _write_rest(cfg, facts | outcome | _unstored(error, outcome), began, notes, companions)
-    if unit.record["status"] == "done":
+    if unit.record.done:
         run.forget()
     return unit
 
@@ -220,11 +218,11 @@ def rescore(
     """Evaluate a finished unit again from its stored parameters; the facts of its training stay."""
     check_allowed(unit, allow_models)
     record = unit.record
-    cfg = cfg or record["config"]
+    cfg = cfg or record.config
     split = load_split(cfg, note)
     if is_trial(cfg):
         split = split.on_validation()
-    if split.data_hash != record["data_hash"]:
+    if split.data_hash != record.data_hash:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     model = create(cfg)
     model.load_parameters(load_parameters(unit, allow_models))

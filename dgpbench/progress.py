@@ -10,12 +10,15 @@ import sys
 import time
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from dgpbench.engine.context import Silent
 from dgpbench.evaluate.metric_table import known_metrics
+
+if TYPE_CHECKING:
+    from dgpbench.store.record import Record
 
 PLAIN_SECONDS = 10.0  # between lines when standard error is no terminal
 
@@ -138,9 +141,9 @@ class Reporter(Silent):
         if self._line:
             self._plain()
 
-    def result(self, record: dict, path: str | Path) -> None:
+    def result(self, record: Record, path: str | Path) -> None:
         """The metrics in the record and where it lies."""
-        rows = metric_rows(record.get("metrics") or {})
+        rows = metric_rows(record.metrics)
         if rows:
             from rich.table import Table
 
@@ -177,12 +180,12 @@ class Reporter(Silent):
         console.print(text, markup=False, soft_wrap=True)
 
 
-def times(record: dict) -> str:
+def times(record: Record) -> str:
     """'training 12.3 s, evaluation 1.4 s, in all 15.9 s', as far as the record tells."""
     parts = (
-        ("training", (record.get("training") or {}).get("seconds")),
-        ("evaluation", record.get("evaluate_seconds")),
-        ("in all", record.get("wall_seconds")),
+        ("training", record.training_seconds),
+        ("evaluation", record.evaluate_seconds),
+        ("in all", record.wall_seconds),
     )
     return ", ".join(f"{name} {value:.3g} s" for name, value in parts if value is not None)
 

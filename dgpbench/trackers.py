@@ -24,9 +24,9 @@ from dgpbench.config.classes import load_class
 from dgpbench.config.sections import flatten
 from dgpbench.engine import checkpoint
 from dgpbench.errors import Interrupted, UserError, message
-from dgpbench.store.disk import locked
 from dgpbench.store.layout import RECORD
 from dgpbench.store.untrusted import parse_json, read_regular
+from dgpbench.store.write import locked
 
 IDS = "tracker.json"  # in the folder of an unfinished run: the trackers' own names for it
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -15,9 +15,9 @@ from dgpbench.config.keys import run_key
 from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture, columns_for, legend_below, panel_each
 from dgpbench.store.differences import dataset_label
-from dgpbench.store.disk import clear_errors
 from dgpbench.store.layout import labels_of, unit_folder
 from dgpbench.store.untrusted import parse_json, read_regular
+from dgpbench.store.write import clear_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +107,7 @@ def title(metric: str) -> str:
 
 
 def _dataset(cfg: dict) -> str:
-    return dataset_label({"dataset": cfg["dataset"]["name"], "config": cfg})
+    return dataset_label(cfg)
 
 
 FOLDER = "active"

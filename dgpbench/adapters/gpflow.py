@@ -51,6 +51,6 @@ def to_svgp(model: GPModel, num_data: int | None = None) -> Any:
 
 def load_svgp(unit: Unit) -> Any:
     """The SVGP of a finished unit, from its record and parameters file."""
-    model = GPModel(unit.record["config"])
+    model = GPModel(unit.record.config)
     model.load_parameters(read.parameters(unit))
-    return to_svgp(model, unit.record["sizes"]["n_train"])
+    return to_svgp(model, unit.record.sizes["n_train"])

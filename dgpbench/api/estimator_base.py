@@ -24,11 +24,10 @@ from dgpbench.data.scaling import Transform, moments, scale, scale_targets, sepa
 from dgpbench.data.split import Split
 from dgpbench.errors import UserError, message
 from dgpbench.models.base import ANY, Model, create, refuse_split
-from dgpbench.store.disk import write_npz
-from dgpbench.store.model_files import split_parameters, unpack
-from dgpbench.store.read import MAX_FILE, unpack_arrays
+from dgpbench.store.read import MAX_FILE, split_parameters, unpack, unpack_arrays
 from dgpbench.store.trust import CODE, check_code, check_config
 from dgpbench.store.untrusted import parse_json, read_regular
+from dgpbench.store.write import write_npz
 
 if TYPE_CHECKING:
     import pandas as pd

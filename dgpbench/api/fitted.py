@@ -28,9 +28,8 @@ from dgpbench.experiment import evaluation_protocol, run_seed
 from dgpbench.models.base import Model, create
 from dgpbench.progress import Reporter
 from dgpbench.store import read
-from dgpbench.store.locate import locate
-from dgpbench.store.model_files import check_allowed, file_of, load_parameters
-from dgpbench.store.scan import Unit
+from dgpbench.store.read import check_allowed, file_of, load_parameters
+from dgpbench.store.scan import Unit, locate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -283,7 +282,7 @@ def load(
         )
     unit = run if isinstance(run, Unit) else locate(run, results)
     check_allowed(unit, allow_models)
-    config = unit.record["config"]
+    config = unit.record.config
     model = create(config)
     values, transform = separate(read.arrays(unit))
     model.load_parameters(load_parameters(unit, allow_models) if file_of(unit.record) else values)
@@ -293,10 +292,10 @@ def load(
 
 def _recipe(unit: Unit, transform: Transform) -> Recipe | None:
     """Return the recipe of a run whose table was prepared; UserError if the record has none that fits."""
-    if unit.record["config"]["dataset"].get("prepare", "none") != "auto":
+    if unit.record.config["dataset"].get("prepare", "none") != "auto":
         return None
     try:
-        recipe = Recipe.from_document(unit.record["details"].get("prepare"))
+        recipe = Recipe.from_document(unit.record.details.get("prepare"))
     except (ValueError, TypeError) as error:
         raise UserError(f"{unit.path}: its recipe cannot be used ({error}); run it again") from None
     if len(recipe.names) != len(transform.x_mean):
@@ -395,8 +394,8 @@ def _from_data(unit: Unit) -> Transform:
     from dgpbench.data.loader import load_split
 
     paths = compose()["paths"] | {"results": os.fspath(unit.folder)}
-    split = load_split(unit.record["config"] | {"paths": paths})
-    if split.data_hash != unit.record["data_hash"]:
+    split = load_split(unit.record.config | {"paths": paths})
+    if split.data_hash != unit.record.data_hash:
         raise UserError(f"{unit.path}: the data are not those it was trained on; fetch the dataset again")
     return Transform.of(split)
 
@@ -409,10 +408,10 @@ def model_and_split(unit: Unit) -> tuple[GPModel, Split]:
     from dgpbench.data.loader import load_split
     from dgpbench.report.charts import Nothing
 
-    config = unit.record["config"]
+    config = unit.record.config
     stored = read.parameters(unit)
     split = load_split(config, lambda text: None)
-    if split.data_hash != unit.record["data_hash"]:
+    if split.data_hash != unit.record.data_hash:
         raise Nothing("the data are not those it was trained on; fetch the dataset again")
     model = cast("GPModel", create(config))
     model.load_parameters({name: v for name, v in stored.items() if not name.startswith("scaling/")})

@@ -13,8 +13,8 @@ from dgpbench.errors import UserError
 from dgpbench.store import reference
 from dgpbench.store.filters import select
 from dgpbench.store.layout import results_to_read
+from dgpbench.store.record import dumps_line
 from dgpbench.store.scan import Unit, parse, scan
-from dgpbench.store.seal import dumps_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,19 +95,19 @@ def frame(units: Sequence[Unit]) -> pd.DataFrame:
 
 def _row(unit: Unit) -> tuple[dict, dict, dict, dict]:
     """Labels and times, metrics, config, machine and keys: in this order in the table."""
-    record, config = unit.record, unit.record["config"]
+    record, config = unit.record, unit.record.config
     labels = {name: record.get(name, config.get(name)) for name in LABELS}
     labels |= {
-        "seconds": record["wall_seconds"],
-        "training_seconds": record["training"].get("seconds"),
-        "steps_per_second": record["steps_per_second"],
-        **record["sizes"],
+        "seconds": record.wall_seconds,
+        "training_seconds": record.training.get("seconds"),
+        "steps_per_second": record.steps_per_second,
+        **record.sizes,
     }
     data = {name: value for name, value in config["dataset"].items() if name in DATA}
     kept = {name: value for name, value in config.items() if name not in NOT_SETTINGS} | {"dataset": data}
     settings = {name: _cell(value) for name, value in flatten(kept).items()}
     machine = {name: record[name] for name in MACHINE}
-    return labels, record["metrics"], settings, machine | {"path": str(unit.path)}
+    return labels, record.metrics, settings, machine | {"path": str(unit.path)}
 
 
 def _cell(value: Any) -> Any:
@@ -150,7 +150,7 @@ def _parquet(units: Sequence[Unit], path: Path) -> int:
 
     from dgpbench.data.atomic_files import atomic_file
 
-    units = sorted(units, key=lambda unit: unit.record["key"])
+    units = sorted(units, key=lambda unit: unit.record.key)
     table = frame(units)
     for name in table.select_dtypes(object):  # one type in each column
         if len({type(value) for value in table[name] if value is not None and value == value}) > 1:

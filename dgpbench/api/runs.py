@@ -30,26 +30,26 @@ class Run(Unit):
     @property
     def status(self) -> str:
         """How the run ended: ``done``, ``failed``, ``diverged``, ``oom`` or ``interrupted``."""
-        return self.record["status"]
+        return self.record.status
 
     @property
     def metrics(self) -> dict[str, float | None]:
         """Metrics by name; None where one does not apply."""
-        return self.record["metrics"]
+        return self.record.metrics
 
     @property
     def config(self) -> dict:
         """All settings of the run."""
-        return self.record["config"]
+        return self.record.config
 
     @property
     def key(self) -> str:
         """Hash of everything that determines the numbers."""
-        return self.record["key"]
+        return self.record.key
 
     def __repr__(self) -> str:
         names = (self.record[name] for name in ("model", "dataset", "protocol"))
-        return f"<Run {' '.join(names)} split {self.record['split']}: {self.status}, {self.folder}>"
+        return f"<Run {' '.join(names)} split {self.record.split}: {self.status}, {self.folder}>"
 
     def _repr_html_(self) -> str:
         from dgpbench.progress import metric_rows, times

@@ -32,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
     paths["results"] = args.results or paths["results"]
     note = note_of(args)
     found = scan(paths["results"], reference=False, traces=True)
-    units = [unit for unit in found if unit.record["status"] == "done"]
+    units = [unit for unit in found if unit.record.done]
     units = select(units, args.filters)
     if not units:
         raise UserError(f"no finished run in {paths['results']} matches; `dgpbench show` lists them")
@@ -43,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     for unit in units:
         try:
             check_record(unit.record, args.allow)
-            rescore(unit, _config(unit.record["config"], paths, args.allow), note, args.allow_model)
+            rescore(unit, _config(unit.record.config, paths, args.allow), note, args.allow_model)
         except UserError as error:  # the others can still be done
             failed += 1
             where = "" if str(unit.path) in str(error) else f"{unit.path} is not rescored: "

@@ -102,10 +102,10 @@ def main(args: argparse.Namespace) -> int:
         reporter.note("this run is done; --force runs it again")
     record = unit.record
     reporter.result(record, unit.path)
-    if record["status"] == "done":
+    if record.done:
         return 0
     reason = " ".join(str(record.get("reason") or "no reason recorded").split())
-    print(f"dgpbench: run {record['status']}: {reason}; record: {unit.path}", file=sys.stderr)
+    print(f"dgpbench: run {record.status}: {reason}; record: {unit.path}", file=sys.stderr)
     return 1
 
 

@@ -11,10 +11,9 @@ from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders
 from dgpbench.errors import UserError
 from dgpbench.store.filters import select
-from dgpbench.store.formats import FORMATS, mean_of
 from dgpbench.store.layout import results_to_read
 from dgpbench.store.scan import Unit, scan
-from dgpbench.store.summary import NAMES, per_config, per_record, usual_metrics
+from dgpbench.store.summary import FORMATS, NAMES, mean_of, per_config, per_record, usual_metrics
 
 
 def add_parser(subparsers) -> None:
@@ -68,7 +67,7 @@ def main(args) -> int:
     found = scan(results, reference=not args.no_reference, traces=bool(args.export))
     units = select(found, args.filters)
     if args.failed:
-        units = [unit for unit in units if unit.record["status"] != "done"]
+        units = [unit for unit in units if not unit.record.done]
     if not args.reference:
         units = _own_first(units)
     if not units and args.format == "table":
@@ -103,7 +102,7 @@ def _own_first(units: list[Unit]) -> list[Unit]:
 
 
 def _metrics(wanted: Sequence[str], units: Sequence[Unit]) -> list[str]:
-    known = list(dict.fromkeys(name for unit in units for name in unit.record["metrics"]))
+    known = list(dict.fromkeys(name for unit in units for name in unit.record.metrics))
     names = [name for word in wanted for name in word.split(",") if name]
     if "all" in names:
         return known

@@ -48,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
         raise UserError(f"{results} is no folder; give --results a folder whose {COMMUNITY}/ can be written")
     target = results / COMMUNITY / f"{name}.jsonl.gz"
     held = {
-        unit.record["key"]
+        unit.record.key
         for folder in known_folders(results)
         for unit in packed_units(folder, traces=False)
         if unit.path.resolve() not in (source.resolve(), target.resolve())

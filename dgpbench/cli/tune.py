@@ -87,8 +87,8 @@ def _print_trials(study, split: int) -> None:
     rows = []
     for trial in ranked[:SHOWN]:
         score = "" if trial.score is None else f"{trial.score:.4f}"
-        seconds = trial.unit.record["wall_seconds"] if trial.unit else None
-        reason = "" if trial.score is not None or not trial.unit else str(trial.unit.record["reason"])[:60]
+        seconds = trial.unit.record.wall_seconds if trial.unit else None
+        reason = "" if trial.score is not None or not trial.unit else str(trial.unit.record.reason)[:60]
         rows.append(
             [
                 str(trial.number),
@@ -120,7 +120,7 @@ def _print_refit(study, split: int, config_dirs: list[str]) -> int:
         " ".join(["again: dgpbench run", *_folders(config_dirs), *study.space.fixed, *best, f"split={split}"])
     )
     if run.status != "done":
-        print(f"dgpbench: refit {run.status}: {run.record['reason']}", file=sys.stderr)
+        print(f"dgpbench: refit {run.status}: {run.record.reason}", file=sys.stderr)
     return 0 if run.status == "done" else 1
 
 

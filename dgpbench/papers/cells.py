@@ -16,6 +16,7 @@ from dgpbench.papers.published import Published, find
 from dgpbench.papers.specs import Place, Spec
 from dgpbench.report import result_table
 from dgpbench.report.result_table import as_placed, community
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
 
@@ -52,11 +53,11 @@ class Records:
         self.datasets: dict[str, dict[tuple, dict]] = {}
         for unit in units:
             record = unit.record
-            self.by_key.setdefault(record["config_key"], []).append(unit)
-            chosen = record["config"].get("dataset", {})
-            known = {"name": record["dataset"], **{name: chosen.get(name) for name in IDENTITY[1:]}}
-            data = self.datasets.setdefault(record["dataset"], {})
-            data[tuple(known.values()), record["data_hash"]] = known
+            self.by_key.setdefault(record.config_key, []).append(unit)
+            chosen = record.config.get("dataset", {})
+            known = {"name": record.dataset, **{name: chosen.get(name) for name in IDENTITY[1:]}}
+            data = self.datasets.setdefault(record.dataset, {})
+            data[tuple(known.values()), record.data_hash] = known
 
     def key_of(self, place: Place) -> str | None:
         """The config_key of a cell that has records; None if there are none."""
@@ -140,7 +141,7 @@ def fill(spec: Spec, records: Records) -> dict[tuple[str, str], Cell]:
         cell.expected = min(splits, place.splits or splits)
         cell.config_key = records.key_of(place)
         units = records.by_key.get(cell.config_key, []) if cell.config_key else []
-        cell.take(unit for unit in units if unit.record["split"] < cell.expected)
+        cell.take(unit for unit in units if unit.record.split < cell.expected)
     return cells
 
 
@@ -169,29 +170,30 @@ def variants(spec: Spec, cells: dict[tuple[str, str], Cell], records: Records) -
             values, failed, _ = as_placed(units, cell.place)
             name = " ".join([_variant_name(record, cell.place), *_row_words(record, rows)])
             others = len(community(units))
-            column, dataset = cell.place.column, record["dataset"]
+            column, dataset = cell.place.column, record.dataset
             found.append(Variant(column, dataset, name, key, values, len(failed), others))
     return sorted(found, key=lambda v: (spec.columns.index(v.column), v.dataset, v.name))
 
 
-def _row_words(record: dict, names: Sequence[str]) -> list[str]:
-    own = record["config"]["dataset"]
+def _row_words(record: Record, names: Sequence[str]) -> list[str]:
+    own = record.config["dataset"]
     return [f"{name}={own[field]}" for name in names if (field := name.partition(".")[2]) in own]
 
 
-def _nearest(record: dict, columns: dict[tuple[str, str | None], dict[str, Cell]]) -> dict[str, Cell]:
+def _nearest(record: Record, columns: dict[tuple[str, str | None], dict[str, Cell]]) -> dict[str, Cell]:
     """The cells whose experiment the record's is, or extends by `_something`: the longest such name."""
-    name = record["experiment"] or ""
+    name = record.experiment or ""
     while name:
-        if (name, record["dataset"]) in columns:
-            return columns[name, record["dataset"]]
+        if (name, record.dataset) in columns:
+            return columns[name, record.dataset]
         name = name.rpartition("_")[0]
     return {}
 
 
-def _variant_name(record: dict, place: Place) -> str:
-    if record["deviations"]:
-        return " ".join([record["experiment"], *(text.partition(" (")[0] for text in record["deviations"])])
-    if record["experiment"] == place.experiment:
-        return f"{record['experiment']}, other data or version"
-    return record["experiment"]
+def _variant_name(record: Record, place: Place) -> str:
+    experiment = record.experiment or ""
+    if record.deviations:
+        return " ".join([experiment, *(text.partition(" (")[0] for text in record.deviations)])
+    if record.experiment == place.experiment:
+        return f"{experiment}, other data or version"
+    return experiment

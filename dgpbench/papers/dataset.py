@@ -23,6 +23,7 @@ from dgpbench.papers.published import (
 from dgpbench.report.grid import Entry, Grid, Line, with_error
 from dgpbench.report.result_table import MARK, NOT_RERUN, by_split, community, not_recomputed
 from dgpbench.report.rules import summarise
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
 ORIGINAL, STANDARDISED, PERCENT = "original", "standardised", "percent"
@@ -139,13 +140,13 @@ def everything(name: str, units: Sequence[Unit], filters: Sequence[str] = ()) ->
     dataset = catalogue_name(name)
     names, shift = published_names(dataset), _log_std(dataset)
     printed = [line for line in lines() if line.dataset in names]
-    own = [unit for unit in units if unit.record["dataset"] == dataset and unit.record["status"] == "done"]
+    own = [unit for unit in units if unit.record.dataset == dataset and unit.record.done]
     if filters:
         methods = [(line.model, line.inference) for line in printed]
-        methods += [(unit.record["model"], unit.record["inference"]) for unit in own]
+        methods += [(unit.record.model, unit.record.inference) for unit in own]
         kept = _matching(filters, methods, dataset)
         printed = [line for line in printed if (line.model, line.inference) in kept]
-        own = [unit for unit in own if (unit.record["model"], unit.record["inference"]) in kept]
+        own = [unit for unit in own if (unit.record.model, unit.record.inference) in kept]
     grids = []
     for quantity in QUANTITIES:
         found = [line for line in printed if line.metric in quantity.printed]
@@ -237,13 +238,13 @@ def _ours(units: Iterable[Unit], quantity: Quantity) -> list[Number]:
     """Return means over splits of the records of each config."""
     groups: dict[str, list[Unit]] = {}
     for unit in units:
-        groups.setdefault(unit.record["config_key"], []).append(unit)
+        groups.setdefault(unit.record.config_key, []).append(unit)
     numbers = []
     for group in groups.values():
         record = group[0].record
         for metric, estimator in quantity.ours:
             found = summarise(by_split(group, metric).values.values())
-            if found is None or (metric.endswith("_kde") and not record["protocol"].startswith("iwvi")):
+            if found is None or (metric.endswith("_kde") and not record.protocol.startswith("iwvi")):
                 continue
             scale = 100.0 if quantity is ACCURACY else 1.0
             numbers.append(
@@ -252,8 +253,8 @@ def _ours(units: Iterable[Unit], quantity: Quantity) -> list[Number]:
                     found.mean * scale,
                     None if found.error is None else found.error * scale,
                     found.n,
-                    f"{record['model']} {record['inference']}",
-                    f"{_whose(group)}: {record['experiment'] or 'no experiment'}",
+                    f"{record.model} {record.inference}",
+                    f"{_whose(group)}: {record.experiment or 'no experiment'}",
                     estimator,
                     _settings(record),
                     "",
@@ -264,12 +265,12 @@ def _ours(units: Iterable[Unit], quantity: Quantity) -> list[Number]:
     return numbers
 
 
-def _units(record: dict, quantity: Quantity) -> str:
+def _units(record: Record, quantity: Quantity) -> str:
     if quantity is ACCURACY:
         return PERCENT
-    if quantity is LOGLIK and metrics.LOGLIK_PER_PIXEL in record["metrics"]:
+    if quantity is LOGLIK and metrics.LOGLIK_PER_PIXEL in record.metrics:
         return "image"
-    return "none" if metrics.ACCURACY in record["metrics"] else ORIGINAL
+    return "none" if metrics.ACCURACY in record.metrics else ORIGINAL
 
 
 def _whose(group: Sequence[Unit]) -> str:
@@ -278,17 +279,17 @@ def _whose(group: Sequence[Unit]) -> str:
 
 
 def _remark(group: Sequence[Unit]) -> str:
-    remarks = [text.partition(" (")[0] for text in group[0].record["deviations"]]
+    remarks = [text.partition(" (")[0] for text in group[0].record.deviations]
     if found := community(group):
         told = f"{NOT_RERUN}{not_recomputed(group)}"
         remarks.append(f"{len(found)} of {len(group)} records of others: {told}")
     return "; ".join(remarks)
 
 
-def _settings(record: dict) -> str:
-    steps = record["config"]["budget"]["steps"]
-    trained = f", {steps:,} steps" if steps and record["steps_per_second"] else ""
-    return f"protocol {record['protocol']}{trained}"
+def _settings(record: Record) -> str:
+    steps = record.config["budget"]["steps"]
+    trained = f", {steps:,} steps" if steps and record.steps_per_second else ""
+    return f"protocol {record.protocol}{trained}"
 
 
 def _grid(

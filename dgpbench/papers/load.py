@@ -28,7 +28,7 @@ def load_tables(
 
 def all_tables(units: Sequence[Unit], results: Path) -> list[Table]:
     """Every table, each followed by its variants with experiments of their own that have been begun."""
-    begun = {unit.record["experiment"] for unit in units} - {None}
+    begun = {unit.record.experiment for unit in units} - {None}
     wanted = []
     for name in specs.names():
         spec = specs.load(name)

@@ -52,7 +52,7 @@ def of_figure(spec: FigureSpec, units: Sequence[Unit], tables: dict[str, Table])
         return f"lacks runs of table {spec.table}" if few else ""
     if not spec.records:
         return ""
-    found = [unit for unit in select(units, spec.select) if unit.record["status"] == "done"]
+    found = [unit for unit in select(units, spec.select) if unit.record.done]
     if not found:
         return f"lacks runs with {' '.join(spec.select)}" + (f"; {spec.needs}" if spec.needs else "")
     if spec.kind == "gains" and not pairs(found):

@@ -106,9 +106,7 @@ def _figures(
         if spec.lacks or spec.same or spec.table:
             continue
         command = f"dgpbench figures {name}"
-        chosen = (
-            [u for u in select(units, spec.select) if u.record["status"] == "done"] if spec.records else []
-        )
+        chosen = [u for u in select(units, spec.select) if u.record.done] if spec.records else []
         if spec.asked or not spec.records:
             undrawn.append(f"{name}: {spec.title}: drawn from models, not from records; {command}")
         elif chosen and not everything and all(unit.is_reference for unit in chosen):

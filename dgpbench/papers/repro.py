@@ -120,7 +120,7 @@ class Reference:
         places = {place.resolve(): place for place in (*reversed(known), folder)}
         self.known = list(places.values())
         self.held = {
-            unit.record["key"]: unit.record["status"]
+            unit.record.key: unit.record.status
             for place in places.values()
             for name in dict.fromkeys(files)
             for unit in load(place / f"{name}.jsonl.gz")
@@ -134,10 +134,10 @@ class Reference:
         if self.held.get(self.plan.units[index].key) == "done":
             return 0
         unit = find_record(self.plan, index)
-        if unit is None or unit.record["status"] not in VERDICTS:
+        if unit is None or unit.record.status not in VERDICTS:
             return 0
         added = publish([unit], self._path(self.files[self.plan.units[index].config]))
-        self.held[unit.record["key"]] = unit.record["status"]
+        self.held[unit.record.key] = unit.record.status
         return added
 
     def over(self, states: dict[int, State]) -> dict[int, State]:

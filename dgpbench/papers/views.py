@@ -142,7 +142,7 @@ def state_notes(table: Table, idle: int) -> list[str]:
     """How far ours has been run, what cannot be and why, failures; `idle` counts rows without a run."""
     notes = []
     if table.expected:
-        others = {unit.record["key"] for cell in table.cells.values() for unit in community(cell.units)}
+        others = {unit.record.key for cell in table.cells.values() for unit in community(cell.units)}
         among = f"; {len(others)} of the records by others" if others else ""
         notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed{among}")
     notes += others_note(table.cells)

@@ -8,7 +8,6 @@ import pandas as pd
 from dgpbench.evaluate.metrics import ACCURACY, AUC, BRIER, COVERAGE, CRPS, ECE, PIT_KS
 from dgpbench.report.grid import Grid, plain
 from dgpbench.report.result_table import MARK, Table, others_note
-from dgpbench.store.seconds import training_seconds
 
 BARS = " ▁▂▃▄▅▆▇█"
 CALIBRATION = {COVERAGE: ".3f", PIT_KS: ".3f", CRPS: ".4g"}
@@ -27,11 +26,11 @@ CLASS_NOTES = (
 def calibration(table: Table) -> Grid:
     """Coverage of central 95 % intervals, distance of PIT from uniform, CRPS, PIT histogram, over splits; of
     classes calibration error, Brier score, AUC and accuracy."""
-    classes = any("reliability" in unit.record["details"] for c in table.cells.values() for unit in c.units)
+    classes = any("reliability" in unit.record.details for c in table.cells.values() for unit in c.units)
     metrics = OF_CLASSES if classes else CALIBRATION
     lines = []
     for (row, column), cell in table.cells.items():
-        done = [unit.record for unit in cell.units if unit.record["status"] == "done"]
+        done = [unit.record for unit in cell.units if unit.record.done]
         if not done:
             continue
         line: dict[str, object] = {
@@ -68,9 +67,9 @@ def frontier_frame(table: Table) -> pd.DataFrame:
     for (row, column), cell in table.cells.items():
         seconds: dict[int, list[float]] = {}
         for unit in cell.units:
-            spent = training_seconds(unit.record)
-            if unit.record["status"] == "done" and spent is not None:
-                seconds.setdefault(unit.record["split"], []).append(spent)
+            spent = unit.record.core_seconds
+            if unit.record.done and spent is not None:
+                seconds.setdefault(unit.record.split, []).append(spent)
         common = [split for split in cell.values if split in seconds]
         if common:
             mean_seconds = sum(sum(seconds[s]) / len(seconds[s]) for s in common) / len(common)
@@ -115,7 +114,7 @@ def pit_curves(table: Table) -> pd.DataFrame:
     """dataset, model, splits, level, share: cumulated mean histograms of PIT values."""
     lines = []
     for (row, column), cell in table.cells.items():
-        found = [h for unit in cell.units if (h := unit.record["details"].get("pit_histogram"))]
+        found = [h for unit in cell.units if (h := unit.record.details.get("pit_histogram"))]
         if found:
             share = np.concatenate([[0.0], np.cumsum(np.mean(found, axis=0))])
             level = np.linspace(0, 1, len(share))
@@ -127,7 +126,7 @@ def reliability_curves(table: Table) -> pd.DataFrame:
     """dataset, model, splits, level, share: mean confidence and accuracy of each bin that has rows."""
     lines = []
     for (row, column), cell in table.cells.items():
-        found = [r for unit in cell.units if (r := unit.record["details"].get("reliability"))]
+        found = [r for unit in cell.units if (r := unit.record.details.get("reliability"))]
         if not found:
             continue
         count = np.array([r["count"] for r in found])  # splits, bins

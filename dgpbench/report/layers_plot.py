@@ -13,6 +13,7 @@ from dgpbench.errors import UserError
 from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture, legend_below, panels
 from dgpbench.report.charts.run_charts import run_name
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
 # scaled inputs (G, D), samples, seed -> samples (S, G, width) of the output of each layer
@@ -26,15 +27,15 @@ COLUMNS = ("q05", "q25", "q50", "q75", "q95")
 NAMES = {"gp": "GP", "lv": "inputs with latent variable", "linear": "projection", "warp": "monotone warp"}
 
 
-def has_layers(record: dict) -> bool:
+def has_layers(record: Record) -> bool:
     """Whether a run has layers to draw: a GP model of one input, which may be that of several sequences."""
-    model = record["config"]["model"]
-    one = record["sizes"].get("inputs") == 1 and model.get("use_inputs", True)
-    return bool((one or _aligns(record)) and model.get("layers") and record["status"] == "done")
+    model = record.config["model"]
+    one = record.sizes.get("inputs") == 1 and model.get("use_inputs", True)
+    return bool((one or _aligns(record)) and model.get("layers") and record.done)
 
 
-def _aligns(record: dict) -> bool:
-    return (record["config"]["model"].get("layers") or [None])[0] == "align"
+def _aligns(record: Record) -> bool:
+    return (record.config["model"].get("layers") or [None])[0] == "align"
 
 
 def layer_pictures(units: Sequence[Unit], opened: Opened) -> tuple[list[Picture], list[str]]:
@@ -53,13 +54,13 @@ def layer_picture(unit: Unit, opened: Opened) -> Picture:
     record = unit.record
     if not has_layers(record):
         raise Nothing("they are drawn of finished GP models of one input")
-    name, title = f"layers-{record['key'][:8]}", f"Layers: {run_name(record)}"
+    name, title = f"layers-{record.key[:8]}", f"Layers: {run_name(record)}"
     split, samples = opened(unit)
     if _aligns(record):
         first = lambda X: samples(X, SAMPLES, SEED)[0][..., 0]  # noqa: E731
         return alignment_picture(name, title, split, first)
     x, found = _samples_of(samples, split)
-    kinds = record["config"]["model"]["layers"]
+    kinds = record.config["model"]["layers"]
     parts = []
     for i, values in enumerate(found):
         for output in range(min(values.shape[2], MOST_OUTPUTS)):

@@ -16,7 +16,6 @@ import numpy as np
 from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.grid import Entry, Grid, Line
 from dgpbench.report.result_table import Table, others_note
-from dgpbench.store.seconds import training_seconds
 
 DRAWS = 2000
 LEVEL = 0.95
@@ -180,10 +179,10 @@ def _unfinished(table: Table, method: str) -> bool:
 
 def _seconds(table: Table, method: str) -> float | None:
     spent = [
-        training_seconds(unit.record)
+        unit.record.core_seconds
         for row in table.spec.rows
         for unit in table.cells[row, method].units
-        if unit.record["status"] == "done"
+        if unit.record.done
     ]
     known = [value for value in spent if value is not None]
     return median(known) if known else None

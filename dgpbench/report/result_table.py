@@ -79,15 +79,15 @@ def by_split(units: Iterable[Unit], metric: str | None, scale: float = 1.0, shif
     lacking: set[int] = set()
     for unit in units:
         record = unit.record
-        value = record["metrics"].get(metric)
-        if record["status"] == "interrupted":
+        value = record.metrics.get(metric)
+        if record.status == "interrupted":
             continue  # goes on when its command is given again: missing, not failed
-        if record["status"] != "done":
-            failed[record["split"]] = f"{record['status']}: {record['reason'] or 'no reason recorded'}"
+        if not record.done:
+            failed[record.split] = f"{record.status}: {record.reason or 'no reason recorded'}"
         elif value is None:
-            lacking.add(record["split"])
+            lacking.add(record.split)
         else:
-            seeds.setdefault(record["split"], []).append(scale * value + shift)
+            seeds.setdefault(record.split, []).append(scale * value + shift)
     values = {split: sum(found) / len(found) for split, found in sorted(seeds.items())}
     failed = {split: text for split, text in failed.items() if split not in values}
     return BySplit(values, failed, sorted(lacking - set(values) - set(failed)))
@@ -109,7 +109,7 @@ class Cell:
 
     def take(self, units: Iterable[Unit]) -> None:
         """Hold these records: values, failures and Shapiro W by split."""
-        self.units = sorted(units, key=lambda unit: (unit.record["split"], unit.record["seed"]))
+        self.units = sorted(units, key=lambda unit: (unit.record.split, unit.record.seed))
         self.values, self.failed, self.lacking = as_placed(self.units, self.place)
         self.w = by_split(self.units, SHAPIRO).values
 
@@ -124,10 +124,10 @@ class Cell:
     def test_ratio(self) -> float:
         """Test rows per training row, which decides how strongly the splits of a dataset are correlated."""
         for unit in self.units:
-            sizes = unit.record["sizes"]
+            sizes = unit.record.sizes
             if sizes.get("n_train") and "n_test" in sizes:
                 return sizes["n_test"] / sizes["n_train"]
-            fraction = unit.record["config"]["protocol"]["train_fraction"]
+            fraction = unit.record.config["protocol"]["train_fraction"]
             return (1 - fraction) / fraction
         return 0.0
 

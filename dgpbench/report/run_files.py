@@ -12,6 +12,7 @@ from dgpbench.errors import UserError
 from dgpbench.store import read
 from dgpbench.store.filters import select
 from dgpbench.store.layout import RECORD
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit, read_record, scan
 
 KEY = re.compile(r"[0-9a-f]{4,64}")
@@ -32,7 +33,7 @@ def choose(words: Sequence[str], results: Path) -> list[Unit]:
             )
     if keys or filters:
         found = scan(results, reference=False, traces=True)
-        units += [u for u in found if any(u.record["key"].startswith(key) for key in keys)]
+        units += [u for u in found if any(u.record.key.startswith(key) for key in keys)]
         units += select(found, filters) if filters and not named else []
     if filters and named:
         units = select(units, filters)
@@ -67,7 +68,7 @@ def predictions_of(unit: Unit) -> tuple[dict[str, np.ndarray], str]:
 def draws_over_x(unit: Unit) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """x (R,), observations (R,) and draws (R, n) of the kept rows, of several outputs the first; None where
     there is not one input, or nothing was kept."""
-    if unit.record["sizes"].get("inputs") != 1:
+    if unit.record.sizes.get("inputs") != 1:
         return None
     try:
         kept = read.draws(unit)
@@ -77,8 +78,8 @@ def draws_over_x(unit: Unit) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None
     return kept["x"][first, 0], kept["y"][first], kept["draws"][first]
 
 
-def trace_of(record: dict) -> list[list]:
+def trace_of(record: Record) -> list[list]:
     """Step, seconds and bound of each entry of the trace, the last two None where they are not known. Entries
     without a step or with fewer numbers, as others may have written them, are left out."""
-    trace = record["training"].get("trace") or ()
+    trace = record.training.get("trace") or ()
     return [line[:3] for line in trace if len(line) >= 3 and line[0] is not None]

@@ -1,4 +1,4 @@
-"""What a run was, in words: its differences from the defaults, and the command that repeats it."""
+"""Describe a run: its differences from the defaults, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.tree import conf_dir, default_options, options, read_option
 from dgpbench.errors import UserError
+from dgpbench.store.record import Record
 
 GROUPS = ("model", "inference", "protocol")
 NOT_OF_THE_FILE = ("dataset.name", "dataset.title", "dataset.traps", "dataset.path")
@@ -22,86 +23,90 @@ BY_STEPS = (  # settings that follow from budget.steps unless they are given
 )
 
 
-def dataset_label(record: dict) -> str:
-    """Return the dataset's name: of a user's own file its file name, of OpenML's datasets with the number."""
-    dataset, name = record["config"].get("dataset", {}), record["dataset"]
-    if name == "csv" and isinstance(path := dataset.get("path"), str):
+def dataset_label(config: dict) -> str:
+    """Return the dataset's name; of a user's own file the file name, of OpenML's datasets with the number."""
+    dataset = config["dataset"]
+    name, path, number = dataset["name"], dataset.get("path"), dataset.get("id")
+    if name == "csv" and isinstance(path, str):
         return Path(path).name
-    return f"openml {dataset['id']}" if name == "openml" and type(dataset.get("id")) is int else name
+    return f"openml {number}" if name == "openml" and type(number) is int else name
 
 
-def differences(record: dict, config_dirs: Sequence[str] = ()) -> list[str]:
-    """Overrides by which the record's config differs from the defaults of its model, inference and protocol.
+def differences(record: Record, config_dirs: Sequence[str] = ()) -> list[str]:
+    """Return the overrides by which a run differs from the defaults of its model, inference and protocol.
 
-    A run of an experiment names it, followed by its deviations. Fields that the record lacks are not told.
-    The user's own options are looked for in `config_dirs` and where the run had them from.
+    A run of an experiment names it, followed by its deviations. The user's own options are looked for in
+    `config_dirs` and where the run had them from.
     """
-    if record["experiment"]:
-        deviations = (text.partition(" (")[0] for text in record["deviations"])
-        return [f"experiment={record['experiment']}", *deviations, *_of_dataset(record["config"])]
-    config = record["config"]
-    ours = _settings(config)
+    if record.experiment:
+        deviations = (text.partition(" (")[0] for text in record.deviations)
+        return [f"experiment={record.experiment}", *deviations, *_dataset_changes(record.config)]
+    return config_differences(record.config, config_dirs)
+
+
+def config_differences(config: dict, config_dirs: Sequence[str] = ()) -> list[str]:
+    """Return the overrides by which a config differs from the defaults; fields that it lacks are ignored."""
+    values = _settings(config)
     folders = _folders(config, config_dirs)
-    words = [word for word, _ in _choices(record, folders)]
-    theirs = _defaults(tuple(words), folders)
-    found = _differing(ours, theirs)
-    if ours.get("budget.steps") and any(name in found for name in BY_STEPS):
-        steps = f"budget.steps={ours.get('budget.steps')}"
-        told = _differing(ours, _defaults((*words, steps), folders))
-        if not any(name.startswith("budget.") for name in told):
-            found = told | {"budget.steps": ours["budget.steps"]}
+    words = [word for word, _ in _choices(config, folders)]
+    found = _changes(values, _defaults(tuple(words), folders))
+    if values.get("budget.steps") and any(name in found for name in BY_STEPS):
+        steps = f"budget.steps={values.get('budget.steps')}"
+        shorter = _changes(values, _defaults((*words, steps), folders))
+        if not any(name.startswith("budget.") for name in shorter):
+            found = shorter | {"budget.steps": values["budget.steps"]}
     if sum(name.startswith("budget.") for name in found) > 1:
-        found = _with_named_budget(found, ours, config["budget"].get("name"), words, folders)
-    return [*_of_dataset(config), *(_word(name, value) for name, value in sorted(found.items()))]
+        found = _with_named_budget(found, values, config["budget"].get("name"), words, folders)
+    return [*_dataset_changes(config), *(_word(name, value) for name, value in sorted(found.items()))]
 
 
 def _with_named_budget(
     found: dict[str, Any],
-    ours: dict[str, Any],
+    values: dict[str, Any],
     name: str | None,
     words: Sequence[str],
     folders: tuple[str, ...],
 ) -> dict[str, Any]:
     """Return `found` with budget=NAME instead of its fields where they are those of that option."""
     known = options("budget", [conf_dir(), *map(Path, folders)])
-    told = _differing(ours, _defaults((*words, f"budget={name}"), folders)) if name in known else found
-    return found if any(n.startswith("budget.") for n in told) else told | {"budget": name}
+    shorter = _changes(values, _defaults((*words, f"budget={name}"), folders)) if name in known else found
+    return found if any(n.startswith("budget.") for n in shorter) else shorter | {"budget": name}
 
 
-def _differing(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
+def _changes(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
-        for name, value in ours.items()
-        if name not in MACHINE and value != theirs.get(name, LATER_DEFAULTS.get(name))
+        for name, value in values.items()
+        if name not in MACHINE and value != defaults.get(name, LATER_DEFAULTS.get(name))
     }
 
 
-def command(record: dict) -> str:
-    """The command that repeats a run."""
-    config = record["config"]
-    words = ["dgpbench", "run", f"dataset={record['dataset']}"]
+def command(record: Record) -> str:
+    """Return the command that repeats a run."""
+    config = record.config
+    words = ["dgpbench", "run", f"dataset={record.dataset}"]
     if isinstance(path := config["dataset"].get("path"), str):
         words.append(f"dataset.path={path}")
-    if not record["experiment"]:
-        words += [word for word, default in _choices(record, _folders(config)) if not default]
-    words += [*differences(record), f"split={record['split']}"]
-    words += [f"seed={record['seed']}"] if record["seed"] else []
+    if not record.experiment:
+        words += [word for word, default in _choices(config, _folders(config)) if not default]
+    words += [*differences(record), f"split={record.split}"]
+    words += [f"seed={record.seed}"] if record.seed else []
     for folder in config.get("paths", {}).get("config_dirs") or ():
         words += ["--config-dir", folder]
     return " ".join(map(quote, words))
 
 
 def _folders(config: dict, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Folders of the user's own options that are still there."""
+    """Return the existing folders of the user's own options."""
     given = (*more, *(config.get("paths", {}).get("config_dirs") or ()))
     found = {Path(folder).expanduser().resolve() for folder in given if Path(folder).expanduser().is_dir()}
     return tuple(map(str, sorted(found)))
 
 
-def _choices(record: dict, folders: Sequence[str]) -> list[tuple[str, bool]]:
-    """The groups' options that the record names, and whether each is what its model would take anyway."""
+def _choices(config: dict, folders: Sequence[str]) -> list[tuple[str, bool]]:
+    """Return the options that a config names, and whether each is the model's default."""
     known = {group: options(group, [conf_dir(), *map(Path, folders)]) for group in GROUPS}
-    chosen = [(group, record[group]) for group in GROUPS if record[group] in known[group]]
+    chosen = [(group, config[group]["name"]) for group in GROUPS if config[group]["name"] in known[group]]
     usual = default_options()
     return [(f"{group}={name}", group != "model" and usual[group] == name) for group, name in chosen]
 
@@ -116,7 +121,7 @@ def _settings(config: dict) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _defaults(words: tuple[str, ...], config_dirs: tuple[str, ...]) -> dict[str, Any]:
-    """Settings that the options alone give; those of the built-in options where the user's are not here."""
+    """Return the defaults of some options, of the built-in ones if the user's are not here."""
     from dgpbench.config import compose
 
     for known, folders in ((words, config_dirs), (words, ()), (words[1:], ()), ((), ())):
@@ -127,15 +132,15 @@ def _defaults(words: tuple[str, ...], config_dirs: tuple[str, ...]) -> dict[str,
     return {}
 
 
-def _of_dataset(config: dict) -> list[str]:
-    """Fields of the dataset that are not as in its file."""
-    given = config.get("dataset", {})
-    path = options("dataset").get(given.get("name"))
-    theirs = read_option(given["name"], path) if path else given
+def _dataset_changes(config: dict) -> list[str]:
+    """Return overrides for the dataset fields that differ from the catalogue."""
+    given = config["dataset"]
+    path = options("dataset").get(given["name"])
+    defaults = read_option(given["name"], path) if path else given
     return [
         _word(f"dataset.{name}", value)
         for name, value in sorted(given.items())
-        if f"dataset.{name}" not in NOT_OF_THE_FILE and name in theirs and value != theirs[name]
+        if f"dataset.{name}" not in NOT_OF_THE_FILE and name in defaults and value != defaults[name]
     ]
 
 

@@ -11,8 +11,8 @@ from dgpbench.config.sections import flatten
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import member
 from dgpbench.errors import UserError
+from dgpbench.store.record import STATUSES, Record
 from dgpbench.store.scan import Unit
-from dgpbench.store.schema import STATUSES
 
 LABELS = (
     "dataset",
@@ -39,22 +39,22 @@ def select(units: Sequence[Unit], words: Sequence[str]) -> list[Unit]:
     return [unit for unit in units if all(test(unit.record) for test in tests)]
 
 
-def field_of(record: dict, name: str) -> Any:
+def field_of(record: Record, name: str) -> Any:
     """A label, or a dotted field of the config."""
     if name in LABELS:
         return record[name]
-    value: Any = record["config"]
+    value: Any = record.config
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
 
 
-def _test(word: str, units: Sequence[Unit]) -> Callable[[dict], bool]:
+def _test(word: str, units: Sequence[Unit]) -> Callable[[Record], bool]:
     name, equals, value = word.partition("=")
     if not equals or not name or not value:
         raise UserError(f"filter '{word}' is not of the form field=value, such as dataset=energy")
     if name not in LABELS:
-        known = {field for unit in units for field in flatten(unit.record["config"])}
+        known = {field for unit in units for field in flatten(unit.record.config)}
         if units and name not in known:
             hint = (
                 did_you_mean(name, known | set(LABELS))
@@ -68,7 +68,7 @@ def _test(word: str, units: Sequence[Unit]) -> Callable[[dict], bool]:
     if name in PREFIXED:
         wanted = [f"{w}*" for w in wanted]
 
-    def matches(record: dict) -> bool:
+    def matches(record: Record) -> bool:
         text = show_value(field_of(record, name))
         return any(text == w or fnmatchcase(text, w) or _same_number(text, w) for w in wanted)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from dgpbench.errors import UserError
 
@@ -18,12 +19,12 @@ KEY_LENGTHS = (8, 64)  # the whole key where two keys share their first eight di
 
 
 def results_folder(named: str | Path | None = None) -> Path:
-    """The results folder: the one named, else that of DGPBENCH_RESULTS, else results."""
+    """Return the results folder: `named`, else DGPBENCH_RESULTS, else results."""
     return Path(named or os.environ.get("DGPBENCH_RESULTS") or "results")
 
 
 def results_to_read(named: str | Path | None = None) -> Path:
-    """The results folder; UserError if the one named is none."""
+    """Return the results folder; raise UserError if `named` does not exist."""
     folder = results_folder(named)
     if named and not folder.is_dir():
         raise UserError(f"no results folder {folder}; give the folder that holds the dataset folders")
@@ -31,43 +32,45 @@ def results_to_read(named: str | Path | None = None) -> Path:
 
 
 def slug(name: str) -> str:
-    """A name as one safe path component."""
+    """Return a name as one safe path component."""
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip(".") or "_"
     return f"{safe}_" if safe in PACKED else safe[:80]
 
 
-def unit_folder(results: str | Path, labels: dict, key: str, digits: int = KEY_LENGTHS[0]) -> Path:
-    """The folder of a unit. `labels` is a record, or a mapping with the same label fields."""
+def unit_folder(
+    results: str | Path, labels: Mapping[str, Any], key: str, digits: int = KEY_LENGTHS[0]
+) -> Path:
+    """Return the folder of a run. `labels` is a record, or a mapping with the same label fields."""
     method = f"{slug(labels['model'])}-{slug(labels['inference'])}"
     place = Path(results) / slug(labels["dataset"]) / method / slug(labels["protocol"])
     return place / f"split{labels['split']}-{key[:digits]}"
 
 
-def unit_folders(results: str | Path, labels: dict, key: str) -> Iterator[Path]:
-    """Folders that may be this unit's, likeliest first."""
+def unit_folders(results: str | Path, labels: Mapping[str, Any], key: str) -> Iterator[Path]:
+    """Yield the folders that may be a run's, likeliest first."""
     return (unit_folder(results, labels, key, digits) for digits in KEY_LENGTHS)
 
 
 def labels_of(cfg: dict) -> dict:
-    """The label fields of a composed config."""
+    """Return the label fields of a composed config."""
     names = {group: cfg[group]["name"] for group in ("dataset", "model", "inference", "protocol")}
     return {**names, "split": cfg["split"]}
 
 
 def packaged(name: str = REFERENCE) -> Path | None:
-    """A folder of records that comes with dgpbench: in the installed package, or in the clone's results."""
+    """Return a folder of records that comes with dgpbench, in the package or in the clone's results."""
     package = Path(__file__).resolve().parent.parent
     found = (package / name, package.parent / "results" / name)
     return next((folder for folder in found if folder.is_dir()), None)
 
 
 def reference_folders(results: str | Path) -> list[Path]:
-    """Where reference records are: those of the results folder first, then those that come with dgpbench."""
+    """Return the folders of reference records: of the results folder first, then those of dgpbench."""
     return _folders(results, REFERENCE)
 
 
 def known_folders(results: str | Path) -> list[Path]:
-    """Reference records, then those of others."""
+    """Return the folders of reference records, then those of records that others submitted."""
     return [folder for name in PACKED for folder in _folders(results, name)]
 
 

@@ -8,25 +8,25 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dgpbench.errors import UserError
+from dgpbench.store.record import Record, dumps_line
 from dgpbench.store.scan import Unit, packed_lines, parse
-from dgpbench.store.seal import dumps_line
 
 TRACE = 60  # points of a published trace
 NO_PATHS: dict[str, Any] = {"results": "results", "datasets": "datasets", "mirror": None, "config_dirs": []}
 
 
 def export(units: Iterable[Unit], path: str | Path) -> int:
-    """Write records, one JSON line each, in the order of their keys; returns how many.
+    """Write records, one JSON line each, in the order of their keys; return how many.
 
-    The folders of the machine they were made on are left out, and so are the companions, which stay there.
-    The bytes depend on the records alone.
+    The folders of their machine and the companions are omitted. The bytes depend on the records alone.
     """
     path = Path(path)
-    records = sorted((unit.record for unit in units), key=lambda record: record["key"])
+    records = sorted((unit.record for unit in units), key=lambda record: record.key)
     temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -42,46 +42,41 @@ def export(units: Iterable[Unit], path: str | Path) -> int:
     return len(records)
 
 
-def portable(record: dict) -> dict:
-    """A record without the folders of its machine and without companions."""
-    return {**record, "config": {**record["config"], "paths": NO_PATHS}, "files": {}}
+def portable(record: Record) -> Record:
+    """Return a record without the folders of its machine and without companions."""
+    return replace(record, config={**record.config, "paths": NO_PATHS}, files={})
 
 
 def publish(units: Iterable[Unit], path: str | Path, anew: bool = False) -> int:
-    """Add records to a reference file; returns how many are new there.
+    """Add records to a reference file, with thinned traces; return how many are new there.
 
-    What is there stays, unless `anew`: a record gives way only if it is not done and the new one of its key
-    is. New traces are thinned.
+    A record in the file is replaced if it is not done and the new one of its key is, or always with `anew`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _alone(path.parent):
-        held = {unit.record["key"]: unit for unit in load(path)}
+        held = {unit.record.key: unit for unit in load(path)}
         new = {}
         for unit in units:
-            standing = held.get(unit.record["key"])
-            if anew or standing is None or (not _done(standing) and _done(unit)):
-                new[unit.record["key"]] = Unit(thinned(unit.record), unit.path)
+            standing = held.get(unit.record.key)
+            if anew or standing is None or (not standing.record.done and unit.record.done):
+                new[unit.record.key] = Unit(thinned(unit.record), unit.path)
         if new:
             export((held | new).values(), path)
     return len(new)
 
 
-def thinned(record: dict) -> dict:
-    """A record with at most TRACE points of its trace, evenly chosen, the first and the last among them."""
-    trace = record["training"].get("trace") or []
+def thinned(record: Record) -> Record:
+    """Return a record with at most TRACE points of its trace, evenly chosen, with the first and the last."""
+    trace = record.training.get("trace") or []
     if len(trace) <= TRACE:
         return record
     kept = [trace[round(i * (len(trace) - 1) / (TRACE - 1))] for i in range(TRACE)]
-    return {**record, "training": {**record["training"], "trace": kept}}
-
-
-def _done(unit: Unit) -> bool:
-    return unit.record["status"] == "done"
+    return replace(record, training={**record.training, "trace": kept})
 
 
 def load(path: str | Path) -> list[Unit]:
-    """All records of a reference file, none if there is no file; UserError if one cannot be read."""
+    """Return all records of a packed file, none if it is missing; raise UserError if one cannot be read."""
     path = Path(path)
     units = []
     try:
@@ -97,7 +92,7 @@ def load(path: str | Path) -> list[Unit]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One writer at a time: between reading and replacing a file no other may add to it."""
+    """Lock a folder, so that no other process adds to a file between reading and replacing it."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +19,10 @@ from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.tree import options, read_option
 from dgpbench.errors import UserError
-from dgpbench.store.claims import size_problems, text_problems, time_problems
+from dgpbench.store.claims import kind_of, metric_problems, size_problems, text_problems, time_problems
 from dgpbench.store.layout import RECORD
-from dgpbench.store.metric_claims import kind_of, metric_problems
 from dgpbench.store.read import predictions
+from dgpbench.store.record import Record
 from dgpbench.store.scan import RECOMPUTED, Unit, packed_lines, parse, read_record, scan_own
 from dgpbench.store.trust import check_record, code_packages
 from dgpbench.store.verify import column_problems, file_problems
@@ -50,7 +51,7 @@ def check(source: Path, held: Iterable[str]) -> tuple[list[Unit], list[Refusal]]
         unit, place = found
         reason = next(_problems(unit, known | set(taken)), None)
         if reason is None:
-            taken[unit.record["key"]] = _as_found(unit)
+            taken[unit.record.key] = _as_found(unit)
         else:
             refused.append(Refusal(place, reason))
     return list(taken.values()), refused
@@ -87,9 +88,9 @@ def _units(source: Path) -> Iterator[tuple[Unit, str] | Refusal]:
 def _problems(unit: Unit, known: set[str]) -> Iterator[str]:
     """What is wrong with a record, the plainest first."""
     record = unit.record
-    if record["status"] != "done":
-        yield f"it is {record['status']}; only finished runs are taken"
-    if packages := code_packages([record["config"]]):
+    if not record.done:
+        yield f"it is {record.status}; only finished runs are taken"
+    if packages := code_packages([record.config]):
         yield f"it ran code of {', '.join(packages)[:200]}; only models and methods of dgpbench are taken"
         return
     try:
@@ -98,23 +99,23 @@ def _problems(unit: Unit, known: set[str]) -> Iterator[str]:
         yield str(error)
         return
     yield from text_problems(record)
-    yield from _name_problems(record["config"])
-    path = options("dataset").get(record["dataset"])
-    entry = read_option(record["dataset"], path) if path else {}
+    yield from _name_problems(record.config)
+    path = options("dataset").get(record.dataset)
+    entry = read_option(record.dataset, path) if path else {}
     if not path or "path" in entry:  # a file of one's own
-        yield f"dataset {record['dataset']} is not in the catalogue: nobody else could have its data"
+        yield f"dataset {record.dataset} is not in the catalogue: nobody else could have its data"
         return
     stated = entry.get("data_sha256")
-    if stated and record["data_hash"] != stated and record["config"]["protocol"]["split_rule"] != "published":
-        yield f"its data are not those that the catalogue states for {record['dataset']}"
+    if stated and record.data_hash != stated and record.config["protocol"]["split_rule"] != "published":
+        yield f"its data are not those that the catalogue states for {record.dataset}"
     yield from _experiment_problems(record)
     for problems in (size_problems(record, entry), metric_problems(record, entry), time_problems(record)):
         yield from problems
     if not unit.is_reference:
         yield from file_problems(unit)
-        if PREDICTIONS in record["files"]:
+        if PREDICTIONS in record.files:
             yield from column_problems(kind_of(record), predictions(unit))
-    if record["key"] in known:
+    if record.key in known:
         yield "a record of this key is here already"
 
 
@@ -139,32 +140,32 @@ def _name_problems(cfg: dict) -> Iterator[str]:
 def _as_found(unit: Unit) -> Unit:
     """The record with deviations and the note of its metrics as found here, whatever it says itself."""
     record = unit.record
-    notes = [text for text in record["notes"] if text != RECOMPUTED]
-    if not unit.is_reference and PREDICTIONS in record["files"]:
+    notes = [text for text in record.notes if text != RECOMPUTED]
+    if not unit.is_reference and PREDICTIONS in record.files:
         notes.append(RECOMPUTED)
-    return Unit({**record, "notes": notes, "deviations": _deviations(record)}, unit.path)
+    return Unit(replace(record, notes=notes, deviations=_deviations(record)), unit.path)
 
 
-def _deviations(record: dict) -> list[str]:
+def _deviations(record: Record) -> list[str]:
     """Deviations of a record's config from its experiment, as dgpbench has it, in fields that determine the
     numbers: in others an experiment may since have changed. What the record itself says stays."""
-    cfg = record["config"]
+    cfg = record.config
     found = deviations({**cfg, "paths": {**cfg["paths"], "config_dirs": []}})
     fields = settings(cfg)
-    return [text for text in found if text in record["deviations"] or text.partition("=")[0] in fields]
+    return [text for text in found if text in record.deviations or text.partition("=")[0] in fields]
 
 
-def _experiment_problems(record: dict) -> Iterator[str]:
+def _experiment_problems(record: Record) -> Iterator[str]:
     """A name is only a name: cells take records by their config. But it must not be another's, and what is
     said to deviate must."""
-    name, cfg = record["experiment"], record["config"]
+    name, cfg = record.experiment, record.config
     if name is not None and name not in options("experiment"):
         yield f"there is no experiment {name}"
         return
     if name != cfg["experiment"]:
         yield "its experiment is not that of its config"
         return
-    stated = [text.partition(" (")[0] for text in record["deviations"]]
+    stated = [text.partition(" (")[0] for text in record.deviations]
     if name is None:
         if stated:
             yield "it deviates from no experiment"

@@ -10,16 +10,17 @@ from typing import Any
 from dgpbench.config.checks import normalise
 from dgpbench.config.keys import config_key, run_key
 from dgpbench.errors import UserError
+from dgpbench.store.record import Record
 
 OURS = re.compile(r"dgpbench\.(models|inference|gp|adapters)(\.[a-z][a-z0-9_]*)+\.[A-Z][A-Za-z0-9]*")
 CODE = ("_target_", "wrapped")  # fields that name code, wherever they stand
 MACHINE = ("paths", "engine", "launcher", "tracker")  # sections that say where and how, not what
 
 
-def check_record(record: dict, allow: Sequence[str] = ()) -> None:
+def check_record(record: Record, allow: Sequence[str] = ()) -> None:
     """ValueError unless the record's config is one that a user could give, its keys are those of config and
     data, and the code that it names is ours or of a package in `allow`."""
-    check_config(record["config"], allow)
+    check_config(record.config, allow)
     check_keys(record)
 
 
@@ -57,15 +58,15 @@ def check_config(config: dict, allow: Sequence[str] = ()) -> None:
         raise ValueError(f"its config is none ({type(error).__name__}: {error})") from None
 
 
-def check_keys(record: dict) -> None:
+def check_keys(record: Record) -> None:
     """ValueError unless both keys follow from config and data."""
-    if record["data_hash"] is None:
-        if record["status"] == "done":
+    if record.data_hash is None:
+        if record.done:
             raise ValueError("it is done without data_hash: what it was trained on cannot be known")
         return
     for name, key in (("key", run_key), ("config_key", config_key)):
         try:
-            found = key(record["config"], record["data_hash"])
+            found = key(record.config, record.data_hash)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"its config gives no key ({type(error).__name__}: {error})") from None
         if found != record[name]:

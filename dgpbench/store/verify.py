@@ -13,9 +13,9 @@ from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import CLASSES, IMAGES, known_metrics
 from dgpbench.evaluate.metrics import QUANTILE_NAMES, class_inputs, reliability_bins
 from dgpbench.store import read
-from dgpbench.store.deep import MODEL_FILES
 from dgpbench.store.layout import PACKED, RECORD, unit_folders
 from dgpbench.store.read import PARAMS, PREDICTIONS
+from dgpbench.store.record import MODEL_FILES, Record
 from dgpbench.store.scan import Unit, packed_units, scan_own
 from dgpbench.store.trust import check_config, check_keys, code_packages
 
@@ -40,7 +40,7 @@ def verify(results: Path, reference: bool, problem: Callable[[str], None]) -> in
     for unit in _packed(results, problem) if reference else ():
         count += 1
         for text in record_problems(unit.record):
-            problem(f"{unit.path}: record {unit.record['key'][:8]}: {text}")
+            problem(f"{unit.path}: record {unit.record.key[:8]}: {text}")
     return count
 
 
@@ -50,12 +50,12 @@ def _packed(results: Path, problem: Callable[[str], None]) -> Iterator[Unit]:
         yield from packed_units(Path(results) / name, problem)
 
 
-def record_problems(record: dict) -> Iterator[str]:
+def record_problems(record: Record) -> Iterator[str]:
     """What is wrong with config and keys. A config that names code of others is not checked: that would take
     a call of it."""
-    checks: list[tuple[Callable[..., None], dict]] = [(check_keys, record)]
-    if not code_packages([record["config"]]):
-        checks.append((check_config, record["config"]))
+    checks: list[tuple[Callable[..., None], Any]] = [(check_keys, record)]
+    if not code_packages([record.config]):
+        checks.append((check_config, record.config))
     for check, subject in checks:
         try:
             check(subject)
@@ -64,7 +64,7 @@ def record_problems(record: dict) -> Iterator[str]:
 
 
 def _place_problems(results: Path, unit: Unit) -> Iterator[str]:
-    folders = unit_folders(results, unit.record, unit.record["key"])
+    folders = unit_folders(results, unit.record, unit.record.key)
     if unit.path not in [folder / RECORD for folder in folders]:
         yield "it does not lie where its names and its key belong"
 
@@ -72,16 +72,16 @@ def _place_problems(results: Path, unit: Unit) -> Iterator[str]:
 def file_problems(unit: Unit) -> Iterator[str]:
     """What is wrong with the companions: content, form, and metrics that do not follow from predictions."""
     record = unit.record
-    if record["status"] == "done" and PARAMS not in record["files"] and not is_trial(record["config"]):
+    if record.done and PARAMS not in record.files and not is_trial(record.config):
         yield f"it is done, but has no {PARAMS}"
-    for name in record["files"]:
+    for name in record.files:
         try:
             if name == PARAMS:
                 read.parameters(unit)
             elif name == PREDICTIONS:
                 predictions = read.predictions(unit)
-                yield from row_problems(record["sizes"], predictions)
-                yield from disagreements(record["metrics"], predictions)
+                yield from row_problems(record.sizes, predictions)
+                yield from disagreements(record.metrics, predictions)
             elif name in MODEL_FILES.values():
                 read.companion(unit, name)  # its checksum; what is in it is not loaded
             else:

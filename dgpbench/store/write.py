@@ -1,42 +1,159 @@
-"""Writing a unit so that a reader sees all of it or nothing, whatever dies and whoever else writes.
+"""Store a run so that a reader sees all of it or nothing, whatever dies and whoever else writes.
 
-Companions are written to temporary names, fsynced and renamed; record.json comes last and carries their
-sha256: that rename is what "finished" means. Companions of a record that is replaced stay until then, the new
-ones beside them under a second name. A lock around the renames keeps the files of two writers of one unit
-from being mixed; it is released by the system when its holder dies.
+Companions are written to temporary names, fsynced and renamed. record.json comes last and holds their sha256:
+its rename marks the run as finished. Companions of a replaced record stay until then; the new ones get
+a second name. A lock around the renames keeps two writers from mixing their files. The system releases the
+lock of a process that dies.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
+import io
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from dgpbench.errors import UserError
-from dgpbench.store.deep import COMPANIONS, MODEL_FILES
-from dgpbench.store.disk import clear_errors, fsync_folder, locked, put, sha256, write_npz, write_parquet
+import numpy as np
+
+from dgpbench.errors import DISK_FAULTS, NO_SPACE, UserError
 from dgpbench.store.layout import DAMAGED, RECORD, unit_folders
-from dgpbench.store.migrate import NewerRecord
+from dgpbench.store.record import COMPANIONS, MODEL_FILES, NewerRecord, Record, dumps, validate_record
 from dgpbench.store.scan import Unit, newer_error, parse, read_record
-from dgpbench.store.schema import dumps, validate_record
-from dgpbench.store.untrusted import MAX_BYTES, open_regular
+from dgpbench.store.untrusted import MAX_BYTES, MAX_FILE, open_regular
 
 if TYPE_CHECKING:
-    from dgpbench.store.model_files import ModelFile
+    from dgpbench.store.read import ModelFile
 
 PREDICTIONS, DRAWS, PARAMS = tuple(COMPANIONS)[:3]
 MARGIN = 4096  # bytes of a record for the checksums of its files
+Write = Callable[[IO[bytes]], Any]
+LOCK = ".lock"
+LOCK_SECONDS = 30.0  # the lock is held for milliseconds; a stopped holder must not stop the others
+NO_WRITE = (
+    *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG),
+    errno.ENOENT,
+    *(errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP),
+)
+
+
+def put(path: Path, write: Write) -> dict:
+    """Write one file, fsync it and return its sha256 and size; ValueError if it is too large to read."""
+    with open(path, "xb") as file:
+        write(file)
+        file.flush()
+        _fsync(file.fileno())
+    if (size := path.stat().st_size) > MAX_FILE:
+        name, limit = path.name.rpartition("-")[2], f"at most {MAX_FILE / 1e9:.3g} GB can be read back"
+        raise ValueError(f"{name} has {size / 1e9:.3g} GB, and {limit}; store fewer or smaller arrays")
+    return {"sha256": sha256(path), "bytes": size}
+
+
+def sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_parquet(file: IO[bytes], columns: dict[str, np.ndarray]) -> None:
+    """Write one parquet column per entry; a 2-D array becomes a column of fixed-size lists."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    arrays = {}
+    for name, values in columns.items():
+        values = np.ascontiguousarray(values)
+        flat = pa.array(values.reshape(-1))
+        arrays[name] = flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    pq.write_table(pa.table(arrays), file, compression="zstd", use_dictionary=False)
+
+
+def plain_arrays(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return parameters as arrays; raise ValueError if one would need pickle."""
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    if bad := [name for name, value in arrays.items() if value.dtype.hasobject]:
+        raise ValueError(f"parameters must be plain arrays; {', '.join(bad)} would need pickle")
+    return arrays
+
+
+def write_npz(file: IO[bytes], arrays: dict[str, np.ndarray]) -> None:
+    buffer = io.BytesIO()  # a zip file cannot be closed in order on a full disk
+    np.savez(buffer, **plain_arrays(arrays))
+    file.write(buffer.getbuffer())
+
+
+def fsync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        _fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _fsync(handle: int) -> None:
+    """Flush to the disk where the file system can; some network and FUSE mounts cannot."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder.
+
+    Continue without it where locks are not supported or a holder hangs. The worst case is a companion whose
+    sha256 does not fit, which readers refuse.
+    """
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    try:
+        end = time.monotonic() + LOCK_SECONDS
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def clear_errors(results: str | Path) -> Iterator[None]:
+    """Turn errors that the user can fix (space, permissions, a failing disk) into one line."""
+    try:
+        yield
+    except OSError as error:
+        advice = "or choose another folder with paths.results=DIR"
+        if error.errno in NO_SPACE:
+            raise UserError(f"no space left for results in {results}; free some space {advice}") from error
+        if error.errno in (*NO_WRITE, *DISK_FAULTS):
+            reason = os.strerror(error.errno).lower()
+            mend = "make it writable" if error.errno in NO_WRITE else "see to the disk"
+            message = f"cannot write results in {results} ({reason}); {mend} {advice}"
+            raise UserError(message) from error
+        raise
 
 
 def write_unit(
     results: str | Path,
-    record: dict,
+    record: Record | Mapping[str, Any],
     *,
     predictions: dict | None = None,
     draws: dict | None = None,
@@ -44,53 +161,56 @@ def write_unit(
     model: ModelFile | None = None,
     force: bool = False,
 ) -> Unit:
-    """Store a record with its companions; returns the unit that stands afterwards.
+    """Store a record with its companions; return the unit that is in the folder afterwards.
 
     A done record is replaced only with `force`; any other readable record is replaced by a later one. A
     damaged record is renamed to record.json.damaged-<sha8>. A record of a newer dgpbench raises UserError.
     """
-    contents = {PREDICTIONS: predictions, DRAWS: draws, PARAMS: params}
-    writers = {PREDICTIONS: write_parquet, DRAWS: write_parquet, PARAMS: write_npz}
-    given: dict[str, Callable] = {
-        name: lambda file, c=content, w=writers[name]: w(file, c)
-        for name, content in contents.items()
-        if content is not None
-    }
+    writers: dict[str, Write] = {}
+    for name, content in ((PREDICTIONS, predictions), (DRAWS, draws)):
+        if content is not None:
+            writers[name] = partial(write_parquet, columns=content)
+    if params is not None:
+        writers[PARAMS] = partial(write_npz, arrays=params)
     if model is not None:
-        given[MODEL_FILES[model.format]] = lambda file: file.write(model.content)
-    return _store(results, record, given, force)[0]
+        writers[MODEL_FILES[model.format]] = lambda file: file.write(model.content)
+    return _store(results, validate_record(record), writers, force)[0]
 
 
 def copy_unit(results: str | Path, unit: Unit) -> tuple[Unit, bool]:
-    """Store a unit of another folder with the companions that its record names, byte for byte; returns what
-    stands afterwards and whether it is the copy. ValueError where a file is missing or not the one named."""
-    named = unit.record["files"]
+    """Store a unit of another folder with the companions that its record names, byte for byte.
 
-    def copying(name: str) -> Callable:
-        def copy(out) -> None:
-            try:
-                source = open_regular(unit.folder / named[name].get("name", name))
-            except FileNotFoundError as error:
-                raise ValueError(f"{error.filename} is missing") from None
-            with os.fdopen(source, "rb") as file:
-                if os.fstat(source).st_size != named[name]["bytes"]:  # known before gigabytes are copied
-                    raise ValueError(f"{unit.folder / name} is not the file that its record names")
-                shutil.copyfileobj(file, out)
+    Return the unit that is in the folder afterwards, and whether it is the copy. Raise ValueError if a file
+    is missing or not the one that the record names.
+    """
+    named = unit.record.files
 
-        return copy
+    def copy(out: IO[bytes], name: str) -> None:
+        try:
+            source = open_regular(unit.folder / named[name].get("name", name))
+        except FileNotFoundError as error:
+            raise ValueError(f"{error.filename} is missing") from None
+        with os.fdopen(source, "rb") as file:
+            if os.fstat(source).st_size != named[name]["bytes"]:  # known before gigabytes are copied
+                raise ValueError(f"{unit.folder / name} is not the file that its record names")
+            shutil.copyfileobj(file, out)
 
     def check(files: dict) -> None:
         for name, entry in files.items():
             if entry["sha256"] != named[name]["sha256"]:
                 raise ValueError(f"{unit.folder / name} is not the file that its record names")
 
-    return _store(results, unit.record, {name: copying(name) for name in named}, False, check)
+    writers: dict[str, Write] = {name: partial(copy, name=name) for name in named}
+    return _store(results, unit.record, writers, False, check)
 
 
 def _store(
-    results, record: dict, writers: dict[str, Callable], force: bool, check: Callable = lambda files: None
+    results: str | Path,
+    record: Record,
+    writers: dict[str, Write],
+    force: bool,
+    check: Callable[[dict], None] = lambda files: None,
 ) -> tuple[Unit, bool]:
-    validate_record(record)
     text = dumps(record).encode()
     if len(text) > MAX_BYTES - MARGIN:
         raise ValueError(_too_large(record, len(text)))
@@ -106,9 +226,9 @@ def _store(
                 standing = _standing(folder)
                 if standing is None:
                     _set_aside(folder)
-                if standing and standing["status"] == "done" and not force:
+                if standing and standing.done and not force:
                     return Unit(standing, folder / RECORD), False
-                record = {**record, "files": _named(files, standing)}
+                record = replace(record, files=_named(files, standing))
                 put(folder / (token + RECORD), lambda file: file.write(dumps(record).encode()))
                 _swap(folder, token, record)
         finally:
@@ -119,7 +239,7 @@ def _store(
     return Unit(record, folder / RECORD), True
 
 
-def _too_large(record: dict, size: int) -> str:
+def _too_large(record: Record, size: int) -> str:
     """Return why a record of `size` bytes is not stored, naming its largest field."""
     name = max(record, key=lambda field: len(json.dumps(record[field])))
     fix = {"training": "return less from fit", "notes": "call run.note less often"}.get(name, "shorten it")
@@ -128,7 +248,7 @@ def _too_large(record: dict, size: int) -> str:
 
 
 def ensure_writable(results: str | Path) -> None:
-    """UserError if records cannot be stored there: to be known before training, not after."""
+    """Raise UserError, before anything is trained, if records cannot be stored in a folder."""
     with clear_errors(results):
         try:
             Path(results).mkdir(parents=True, exist_ok=True)
@@ -142,16 +262,16 @@ def ensure_writable(results: str | Path) -> None:
             probe.unlink(missing_ok=True)
 
 
-def _own_folder(results: str | Path, record: dict) -> Path:
-    """The first of the unit's possible folders that no other key holds."""
-    for folder in unit_folders(results, record, record["key"]):
+def _own_folder(results: str | Path, record: Record) -> Path:
+    """Return the first possible folder of a run that holds no other key."""
+    for folder in unit_folders(results, record, record.key):
         standing = _standing(folder)
-        if standing is None or standing["key"] == record["key"]:
+        if standing is None or standing.key == record.key:
             break
     return folder
 
 
-def _standing(folder: Path) -> dict | None:
+def _standing(folder: Path) -> Record | None:
     """Return the record in `folder`, or None if there is none or it is damaged."""
     try:
         return read_record(folder)
@@ -180,21 +300,23 @@ def _fingerprint(path: Path) -> str:
     return sha256(path)[:8] if path.is_file() else secrets.token_hex(4)
 
 
-def _named(files: dict, standing: dict | None) -> dict:
-    """The entries of new companions, each under the one of its names that the standing record leaves free."""
+def _named(files: dict, standing: Record | None) -> dict:
+    """Return the entries of new companions, each with a file name that the standing record does not use."""
     out = {}
     for name, entry in files.items():
-        taken = (standing or {"files": {}})["files"].get(name)
+        taken = standing and standing.files.get(name)
         used = taken and taken.get("name", name)
         free = next(place for place in COMPANIONS[name] if place != used)
         out[name] = entry if free == name else {**entry, "name": free}
     return out
 
 
-def _swap(folder: Path, token: str, record: dict) -> None:
-    """Rename the new files into place, the record last. Old companions go once it is safely there, so that at
-    no moment a record names files that are not its own."""
-    places = {name: entry.get("name", name) for name, entry in record["files"].items()}
+def _swap(folder: Path, token: str, record: Record) -> None:
+    """Rename the new files into place, the record last, then remove old companions.
+
+    At no moment does a record name files of another one.
+    """
+    places = {name: entry.get("name", name) for name, entry in record.files.items()}
     for name, place in places.items():
         os.replace(folder / (token + name), folder / place)
     fsync_folder(folder)

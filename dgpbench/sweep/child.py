@@ -117,7 +117,7 @@ def run_order(order: dict, answers: Answers) -> dict:
         try:
             talk = Talking(answers)
             unit, before = run_unit(order["config"], force=order["force"], reporter=talk, stopped=_stopped)
-            return _answer(unit.record["status"], unit.record["reason"], recorded=True, before=before)
+            return _answer(unit.record.status, unit.record.reason, recorded=True, before=before)
         except Interrupted as error:
             return _halt(error, order, clock)
         except UserError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from dgpbench.progress import clock
-from dgpbench.store import costs
+from dgpbench.store import timing as costs
 from dgpbench.store.layout import reference_folders
 from dgpbench.sweep.plan import Plan
 

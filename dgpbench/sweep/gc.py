@@ -17,7 +17,7 @@ from pathlib import Path
 from dgpbench.engine.checkpoint import NAME as CHECKPOINT
 from dgpbench.engine.checkpoint import key_of
 from dgpbench.errors import UserError
-from dgpbench.store.deep import COMPANIONS
+from dgpbench.store.record import COMPANIONS
 from dgpbench.store.scan import folders, read_record
 from dgpbench.sweep.lease import LEASES, leases
 from dgpbench.sweep.plan import SWEEPS, load_plan, plans
@@ -70,7 +70,7 @@ def _of_unit(folder: Path, key: str, days: float) -> Found:
         record = read_record(folder)
     except (ValueError, OSError):
         record = None
-    done = record if record is not None and record["status"] == "done" else None
+    done = record if record is not None and record.done else None
     checkpoint = folder / CHECKPOINT
     if (key_of(folder) or "").startswith(key):
         if done:

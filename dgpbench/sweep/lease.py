@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from dgpbench.store.deep import is_hash, is_name, is_number
+from dgpbench.store.record import is_hash, is_name, is_number
 from dgpbench.store.untrusted import parse_json, read_regular
 
 LEASES = ".leases"  # in the results folder

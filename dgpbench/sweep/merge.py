@@ -40,18 +40,18 @@ def merge(
             warn(f"{unit.path} is not taken: {error}")
             continue
         try:
-            held = find(results, unit.record["config"], unit.record["key"])
+            held = find(results, unit.record.config, unit.record.key)
         except UserError as error:  # ours was written by a newer dgpbench
             counts["refused"] += 1
             warn(f"{unit.path} is not copied: {error}")
             continue
-        if held and held.record["status"] == "done":
+        if held and held.record.done:
             counts["kept"] += 1
-            if unit.record["status"] == "done" and (name := _difference(unit, held)):
+            if unit.record.done and (name := _difference(unit, held)):
                 counts["different"] += 1
                 warn(f"{unit.path} and {held.path} have one key and differ in {name}; ours stays")
             continue
-        if held and unit.record["status"] != "done" and held.record["finished"] >= unit.record["finished"]:
+        if held and not unit.record.done and held.record.finished >= unit.record.finished:
             counts["kept"] += 1
             continue
         try:
@@ -92,8 +92,8 @@ def _counting(warn: Callable[[str], None], counts: Counter) -> Callable[[str], N
 
 def _difference(one: Unit, other: Unit) -> str | None:
     """The first metric in which two records differ, with both values."""
-    for name, value in one.record["metrics"].items():
-        theirs = other.record["metrics"].get(name)
+    for name, value in one.record.metrics.items():
+        theirs = other.record.metrics.get(name)
         if value is None or theirs is None:
             continue
         if abs(value - theirs) > SAME * max(1.0, abs(value), abs(theirs)):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgpbench.store.formats import print_table
 from dgpbench.store.layout import RECORD
 from dgpbench.store.scan import Unit, read_record
-from dgpbench.store.summary import per_config, usual_metrics
+from dgpbench.store.summary import per_config, print_table, usual_metrics
 from dgpbench.sweep.state import State
 
 LEFT_OUT = ("config_key", "not_done")  # said by the table of states

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from dgpbench.config.keys import complete, config_key
 from dgpbench.data.atomic_files import write_json
 from dgpbench.errors import UserError
-from dgpbench.store.deep import GROUPS, is_hash, is_name
 from dgpbench.store.layout import labels_of, unit_folder
+from dgpbench.store.record import GROUPS, is_hash, is_name
 from dgpbench.store.untrusted import check_depth, parse_json, read_regular
 from dgpbench.sweep.settings import settings_of
 

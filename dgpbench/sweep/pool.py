@@ -254,7 +254,7 @@ class Pool:
         if not recorded and not (again and status == "oom"):
             seconds = time.monotonic() - slot.began
             unit = record_outcome(self.plan, index, status, reason, seconds, **details)
-            status, reason = unit.record["status"], unit.record["reason"]
+            status, reason = unit.record.status, unit.record.reason
         leasing.release(self.plan.results, lease)
         slot.index = slot.lease = None
         self.unfinished += status == "interrupted" and not again

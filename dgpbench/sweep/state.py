@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dgpbench.config.keys import run_key
 from dgpbench.store.layout import RECORD, labels_of, unit_folders
-from dgpbench.store.migrate import NewerRecord
+from dgpbench.store.record import NewerRecord
 from dgpbench.store.scan import Unit, read_record, to_stderr
 from dgpbench.sweep.lease import Lease, leases
 from dgpbench.sweep.plan import Plan
@@ -34,12 +35,25 @@ class State:
     mark: tuple | None = None  # of the record's file: another one means a newer record
 
 
+class Stored(NamedTuple):
+    """The facts of a stored record that decide the state of a unit; an unreadable record has no key."""
+
+    status: str
+    reason: str | None
+    mark: tuple
+    key: str | None = None
+    folder: Path | None = None
+    seconds: float | None = None
+    device: str | None = None
+    threads: int | None = None
+
+
 class Observer:
     """Looks at the units of a plan. A record that has not changed is not read again."""
 
     def __init__(self, plan: Plan, results: Path | None = None):
         self.plan, self.results = plan, Path(results or plan.results)
-        self._seen: dict[Path, tuple[tuple, dict | None]] = {}
+        self._seen: dict[Path, tuple[tuple, Stored | None]] = {}
         self._folders: dict[int, tuple[Path, ...]] = {}
 
     def look(self, indices: Sequence[int] | None = None) -> dict[int, State]:
@@ -48,55 +62,38 @@ class Observer:
         numbers = range(len(self.plan.units)) if indices is None else indices
         return {i: self._state(i, held) for i in numbers}
 
-    def _state(self, index: int, held: dict) -> State:
+    def _state(self, index: int, held: dict[str, tuple[Lease, bool]]) -> State:
         lease, alive = held.get(self.plan.units[index].key, (None, False))
         found = self._record(index)
-        if found and found["status"] == "done":
-            return State("done", None, found["folder"], found["wall_seconds"], mark=found["mark"])
-        if found and found["status"] == "newer":
-            return State("newer", found["reason"], mark=found["mark"])
-        if lease and alive:
-            return State("running", lease.describe(), lease=lease)
-        if lease:
-            return State("stale", f"{lease.describe()} has gone without a word", lease=lease)
+        if found is None or found.status not in ("done", "newer"):
+            if lease and alive:
+                return State("running", lease.describe(), lease=lease)
+            if lease:
+                return State("stale", f"{lease.describe()} has gone without a word", lease=lease)
         if found is None:
             return State("missing")
-        if found["status"] == "damaged":
-            return State("damaged", found["reason"], mark=found["mark"])
-        return State(
-            found["status"], found["reason"], found["folder"], found["wall_seconds"], mark=found["mark"]
-        )
+        reason = None if found.status == "done" else found.reason
+        return State(found.status, reason, found.folder, found.seconds, mark=found.mark)
 
-    def _record(self, index: int) -> dict | None:
-        """Return status, reason, time and folder of the unit's record, preferring a finished one."""
+    def _record(self, index: int) -> Stored | None:
+        """Return what is stored of a unit, preferring a finished record."""
         found = None
         for folder in self._candidates(index):
-            record = self._read(folder)
-            if record is None:
+            stored = self._read(folder)
+            if stored is None or not self._belongs(stored, index):
                 continue
-            readable = "key" in record
-            if not readable and timed(self.plan.configs[self.plan.units[index].config]):
-                continue  # the folder may be another machine's
-            if not readable or self._belongs(record, index):
-                if not found or record["status"] in ("done", "newer"):
-                    found = record
+            if not found or stored.status in ("done", "newer"):
+                found = stored
         return found
 
-    def _read(self, folder: Path) -> dict | None:
+    def _read(self, folder: Path) -> Stored | None:
         try:
             stat = os.lstat(folder / RECORD)
         except OSError:
             return None
         mark = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if self._seen.get(folder, (None,))[0] != mark:
-            try:
-                record = read_record(folder)
-                brief = _brief(record, folder) if record else None
-            except NewerRecord as error:
-                brief = _unread("newer", folder, error)
-            except (ValueError, OSError) as error:
-                brief = _unread("damaged", folder, error)
-            self._seen[folder] = mark, brief and brief | {"mark": mark}
+        if folder not in self._seen or self._seen[folder][0] != mark:
+            self._seen[folder] = mark, _stored(folder, mark)
         return self._seen[folder][1]
 
     def _candidates(self, index: int) -> Sequence[Path]:
@@ -108,18 +105,22 @@ class Observer:
             return own
         return sorted(own[0].parent.glob(f"split{self.plan.units[index].split}-*"))
 
-    def _belongs(self, record: dict, index: int) -> bool:
-        """True if the record is of this unit. Under a time budget the key holds the machine too: a record of
-        any machine counts if its threads are those of the plan, and its device where the plan names one."""
+    def _belongs(self, stored: Stored, index: int) -> bool:
+        """Return whether a stored record is of this unit.
+
+        Under a time budget the key holds the machine too. A record of any machine counts if its threads are
+        those of the plan, and its device if the plan names one. An unreadable one may be another machine's.
+        """
         unit = self.plan.units[index]
         cfg = self.plan.configs[unit.config]
         if not timed(cfg):
-            return record["key"] == unit.key
-        other_device = cfg["device"] != "auto" and not str(record["device"]).startswith(cfg["device"])
-        if other_device or record["threads"] not in (None, cfg["threads"]):
+            return stored.key in (None, unit.key)
+        other_device = cfg["device"] != "auto" and not str(stored.device).startswith(cfg["device"])
+        if stored.key is None or other_device or stored.threads not in (None, cfg["threads"]):
             return False
-        machine = {"split": unit.split, "seed": unit.seed} | {k: record[k] for k in ("device", "threads")}
-        return record["key"] == run_key(cfg | machine, self.plan.data_hash(index))
+        machine = {"device": stored.device, "threads": stored.threads}
+        key = run_key(cfg | {"split": unit.split, "seed": unit.seed} | machine, self.plan.data_hash(index))
+        return stored.key == key
 
 
 def timed(cfg: dict) -> bool:
@@ -151,12 +152,15 @@ def find_record(plan: Plan, index: int) -> Unit | None:
     return Unit(record, folder / RECORD) if record else None
 
 
-def _unread(status: str, folder: Path, error: Exception) -> dict:
-    fate = "will not be replaced" if status == "newer" else "is damaged and will be run again"
-    to_stderr(f"{folder / RECORD} {fate}: {error}")
-    return {"status": status, "reason": str(error)}
-
-
-def _brief(record: dict, folder: Path) -> dict:
-    kept = {name: record[name] for name in ("key", "status", "reason", "wall_seconds")}
-    return kept | {"folder": folder, **{k: record["config"].get(k) for k in ("device", "threads")}}
+def _stored(folder: Path, mark: tuple) -> Stored | None:
+    try:
+        record = read_record(folder)
+    except (ValueError, OSError) as error:
+        newer = isinstance(error, NewerRecord)
+        fate = "will not be replaced" if newer else "is damaged and will be run again"
+        to_stderr(f"{folder / RECORD} {fate}: {error}")
+        return Stored("newer" if newer else "damaged", str(error), mark)
+    if record is None:
+        return None
+    machine = record.config.get("device"), record.config.get("threads")
+    return Stored(record.status, record.reason, mark, record.key, folder, record.wall_seconds, *machine)

@@ -447,9 +447,8 @@ def _difference(a: Predictive, b: Predictive) -> float:
 
 def _stored(model: Model) -> tuple[Any, str]:
     """Return the model's parameters as they come back from a file, and what they are."""
-    from dgpbench.store.disk import write_npz
-    from dgpbench.store.model_files import ModelFile, split_parameters, unpack
-    from dgpbench.store.read import unpack_arrays
+    from dgpbench.store.read import ModelFile, split_parameters, unpack, unpack_arrays
+    from dgpbench.store.write import write_npz
 
     place, values = source_of(model.parameters), model.parameters()
     if not isinstance(values, (dict, ModelFile, bytes)):

@@ -6,8 +6,8 @@ from typing import Any
 
 from dgpbench.config.keys import run_key
 from dgpbench.machine import git_commit, processor, versions
+from dgpbench.store.record import build_record
 from dgpbench.store.scan import Unit
-from dgpbench.store.schema import build_record
 from dgpbench.store.write import write_unit
 from dgpbench.sweep.lease import drop_stale
 from dgpbench.sweep.plan import Plan
@@ -24,10 +24,10 @@ def record_outcome(
     cfg = plan.config(index)
     standing = find_record(plan, index)
     fields: dict[str, Any] = {"status": status, "reason": reason, "wall_seconds": seconds, "details": details}
-    if standing and standing.record["status"] == "interrupted":
+    if standing and standing.record.status == "interrupted":
         kept = ("sizes", "notes", "training", "threads", "device", "deviations")
         fields |= {name: standing.record[name] for name in kept}
-        cfg, key = standing.record["config"], standing.record["key"]
+        cfg, key = standing.record.config, standing.record.key
     else:
         fields |= {"threads": cfg["threads"]}
         key = plan.units[index].key

@@ -82,7 +82,7 @@ class Watcher:
             return
         seconds = None if began is None else time.monotonic() - began
         if seconds is None and (unit := find_record(self.plan, index)):
-            seconds = unit.record["wall_seconds"]
+            seconds = unit.record.wall_seconds
         if seconds:
             self.costs.learn(index, seconds)
 

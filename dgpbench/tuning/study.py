@@ -45,14 +45,14 @@ class Trial:
 
     @property
     def status(self) -> str:
-        return "missing" if self.unit is None else self.unit.record["status"]
+        return "missing" if self.unit is None else self.unit.record.status
 
     @property
     def score(self) -> float | None:
         """Mean validation log-likelihood, original units; None where the trial failed."""
         if self.unit is None or self.status != "done":
             return None
-        metrics = self.unit.record["metrics"]
+        metrics = self.unit.record.metrics
         return next((metrics[name] for name in OBJECTIVES if metrics.get(name) is not None), None)
 
 
@@ -112,7 +112,7 @@ class Study:
         """
         ranked = self.ranked(self.splits[0] if split is None else split)
         if ranked[0].score is None:
-            reason = ranked[0].unit.record["reason"] if ranked[0].unit else "it was not run"
+            reason = ranked[0].unit.record.reason if ranked[0].unit else "it was not run"
             raise UserError(f"no trial has a validation log-likelihood; the first ended so: {reason}")
         return self.space.overrides(ranked[0].values)
 
@@ -238,9 +238,7 @@ def refit(study: Study, config_dirs: Sequence[str | Path], run: Complete) -> Stu
         jobs.append((cfg, [split], [cfg["seed"]]))
     words = ["tune", *study.space.fixed]
     found = _by_split(plan_units(words, jobs), run)
-    unsaid = [
-        job for job in jobs if (unit := found.get(job[1][0])) and not unit.record["config"].get("tuned")
-    ]
+    unsaid = [job for job in jobs if (unit := found.get(job[1][0])) and not unit.record.config.get("tuned")]
     if unsaid:
         found |= _by_split(plan_units(words, unsaid), run, retry="all")
     study.refits = {split: Run(unit.record, unit.path) for split, unit in found.items()}

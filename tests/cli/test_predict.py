@@ -145,7 +145,7 @@ def test_new_rows_of_a_prepared_table(rents, capsys, tmp_path):
 def test_a_record_with_a_recipe_of_another_kind_predicts_nothing(rents, capsys):
     import json
 
-    from dgpbench.store.schema import validate_record
+    from dgpbench.store.record import validate_record
 
     record = json.loads((rents.folder / "record.json").read_text())
     del record["checksum"]

@@ -310,7 +310,7 @@ def test_what_no_record_can_hold_fails_the_run_and_keeps_its_results(place, tmp_
 
 def test_a_file_too_large_to_be_read_back_fails_the_run(place, tmp_path, monkeypatch):
     from dgpbench.experiment import run_unit
-    from dgpbench.store import disk
+    from dgpbench.store import write as disk
 
     monkeypatch.chdir(place)
     monkeypatch.syspath_prepend(str(place))

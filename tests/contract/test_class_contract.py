@@ -11,7 +11,7 @@ from dgpbench.errors import UserError
 from dgpbench.experiment import rescore, run_unit
 from dgpbench.models.base import create
 from dgpbench.store import read
-from dgpbench.store.schema import validate_record
+from dgpbench.store.record import validate_record
 
 MODELS = ["logistic", "knn", "sgp", "dgp2", "vgp"]  # of the GPs: the others differ in their layers only
 ONLY_NUMBERS = [n for n in options("model") if n != "wrapped" and tasks(n) == ("regression",)]

@@ -8,7 +8,7 @@ from dgpbench.config.tree import options
 from dgpbench.experiment import run_unit
 from dgpbench.models.base import create
 from dgpbench.store import read
-from dgpbench.store.schema import validate_record
+from dgpbench.store.record import validate_record
 
 NAMES = [
     name for name in options("model") if name not in ("wrapped", "mfdgp")

@@ -6,8 +6,8 @@ from small_runs import unit_config
 from dgpbench.config.keys import complete
 from dgpbench.errors import Interrupted, UserError
 from dgpbench.experiment import run_unit
+from dgpbench.store.record import validate_record
 from dgpbench.store.scan import scan
-from dgpbench.store.schema import validate_record
 
 
 def stub(folder, name):

@@ -267,7 +267,7 @@ def test_a_nominal_target_is_classes(homes):
     cfg = compose(["dataset=openml", "dataset.id=9"])
     assert cfg["dataset"]["task"] == "binary" and load_split(cfg).classes == ("false", "true")
     run = dgpbench.run("dataset=openml", "dataset.id=9", "model=logistic")
-    assert dataset_label(run.record) == "openml 9" and "dataset.id=9" in command(run.record)
+    assert dataset_label(run.record.config) == "openml 9" and "dataset.id=9" in command(run.record)
 
 
 @pytest.mark.parametrize("data", ["dataset.arff", "dataset_9.pq"])

@@ -21,8 +21,8 @@ from dgpbench.config import compose
 from dgpbench.data.loader import load_split
 from dgpbench.engine import checkpoint
 from dgpbench.errors import UserError
+from dgpbench.store.record import FIELDS, dumps
 from dgpbench.store.scan import parse, scan
-from dgpbench.store.schema import FIELDS, dumps
 from dgpbench.sweep import lease
 from dgpbench.sweep.plan import load_plan
 from dgpbench.sweep.planner import make_plan

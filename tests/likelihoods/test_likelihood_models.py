@@ -15,7 +15,7 @@ from dgpbench.experiment import rescore, run_unit
 from dgpbench.gp import likelihoods
 from dgpbench.models.base import create
 from dgpbench.models.prediction import sampled_moments
-from dgpbench.store.differences import differences
+from dgpbench.store.differences import config_differences
 
 RNG = np.random.RandomState(0)
 X = RNG.randn(60, 2)
@@ -232,12 +232,5 @@ def test_records_of_two_likelihoods_are_told_apart():
     """In `dgpbench show`; a config from before there were likelihoods counts as auto."""
     old, other = compose([]), compose(["likelihood=student_t"])
     del old["likelihood"]
-    names = {
-        "dataset": "energy",
-        "model": "dgp2",
-        "inference": "standard",
-        "protocol": "clean",
-        "experiment": None,
-    }
-    found = [differences(names | {"config": config}) for config in (old, other)]
+    found = [config_differences(config) for config in (old, other)]
     assert found == [[], ["likelihood=student_t"]]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from report_units import bare_record
 from scipy.stats import multivariate_normal
 
 from dgpbench.errors import UserError
@@ -115,15 +116,13 @@ def test_a_figure_without_its_data_says_what_it_lacks(tmp_path, monkeypatch):
 
 def test_budgets_are_points_of_a_curve():
     def unit(steps, seconds, loglik, error, split):
-        record = {
-            "experiment": "matthews2016_banana_gfitc4",
-            "split": split,
-            "training": {"seconds": seconds},
-        }
-        record |= {
-            "metrics": {"test_loglik": loglik, "test_error": error},
-            "config": {"budget": {"steps": steps}},
-        }
+        record = bare_record(
+            experiment="matthews2016_banana_gfitc4",
+            split=split,
+            training={"seconds": seconds},
+            metrics={"test_loglik": loglik, "test_error": error},
+            config={"budget": {"steps": steps}},
+        )
         return SimpleNamespace(record=record)
 
     found = [unit(100, 4.0, -0.2, 0.1, 0), unit(10, 1.0, -0.5, 0.3, 0), unit(10, 3.0, -0.7, 0.1, 1)]
@@ -140,7 +139,7 @@ def test_gains_are_paired_by_split_and_inducing_points():
     def unit(name, loglik, split, M, inducing="trained"):
         inference = {"name": name, "start": {"inducing": inducing}}
         config = {"inference": inference, "model": {"layers": ["gp"], "num_inducing": M}, "seed": 0}
-        record = {"dataset": "toy", "split": split, "config": config, "metrics": {"test_loglik": loglik}}
+        record = bare_record(dataset="toy", split=split, config=config, metrics={"test_loglik": loglik})
         return SimpleNamespace(record=record)
 
     found = [unit("sgpmc", -0.2, 0, 5), unit("sgpmc", -0.3, 1, 5), unit("ngd_adam", -0.5, 0, 5)]

@@ -97,7 +97,7 @@ def test_records_of_others_get_no_verdict_and_are_not_counted():
 
 def test_one_record_of_others_among_ours_is_enough():
     mixed = units("dsvi2017_sgp", "kin8nm", [0.87, 0.88, 0.89])
-    mixed[2] = Unit({**mixed[2].record, "notes": [RECOMPUTED]}, LAB)
+    mixed[2] = Unit(mixed[2].record | {"notes": [RECOMPUTED]}, LAB)
     grid = comparison(table_of(mixed))
     assert grid.lines[0].entries[-1].text == "community"
     assert any(note.endswith("kin8nm SGP (1 of 3 records)") for note in grid.notes)

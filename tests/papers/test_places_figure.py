@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from report_units import bare_record
 from scipy.stats import multivariate_normal
 
 from dgpbench.data import Split, city
@@ -15,8 +16,9 @@ from dgpbench.report.charts import Nothing
 
 
 def unit(name, kl):
-    record = {"experiment": f"taxi_{name}", "dataset": "city", "metrics": {"test_kl_to_truth": kl}}
-    return SimpleNamespace(record=record | {"status": "done", "config": {"dataset": {"noise": 1.0}}})
+    metrics, config = {"test_kl_to_truth": kl}, {"dataset": {"noise": 1.0}}
+    record = bare_record(experiment=f"taxi_{name}", dataset="city", metrics=metrics, config=config)
+    return SimpleNamespace(record=record)
 
 
 class Known:

@@ -43,8 +43,8 @@ def test_a_stray_variant_with_another_m_is_not_mixed_in():
 
 
 def test_records_count_by_key_whatever_experiment_they_name():
-    made = record(GP, "energy", 0, {"test_loglik": -1.0})
-    made["experiment"] = made["config"]["experiment"] = None
+    made = record(GP, "energy", 0, {"test_loglik": -1.0}) | {"experiment": None}
+    made.config["experiment"] = None
     found = [unit(GP, "energy", 1, {"test_loglik": -2.0})]
     found.append(type(found[0])(made, found[0].path))
     assert table_of(found).cells["energy", "SGP"].values == {0: -1.0, 1: -2.0}

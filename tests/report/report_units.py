@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dgpbench.config import compose, config_key, deviations, run_key
 from dgpbench.store.layout import RECORD, unit_folder
+from dgpbench.store.record import Record, build_record, dumps
 from dgpbench.store.scan import Unit
-from dgpbench.store.schema import build_record, dumps
 
 
 def data_hash(dataset: str) -> str:
@@ -38,6 +38,12 @@ def record(
         data_hash=hash_,
         **fields,
     )
+
+
+def bare_record(**fields) -> Record:
+    """A record that is empty except for some fields."""
+    names = dict.fromkeys(("key", "config_key", "dataset", "model", "inference", "protocol", "finished"), "")
+    return Record(**{**names, "status": "done", "split": 0, "seed": 0, "config": {}, **fields})
 
 
 def unit(*args, **fields) -> Unit:

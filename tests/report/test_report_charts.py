@@ -21,6 +21,7 @@ from dgpbench.report.charts.vega import panel_html, spec_of
 from dgpbench.report.comparison.methods import as_comparison, common_settings, methods
 from dgpbench.report.page.frame import HERE, POLICY, vega
 from dgpbench.report.page.page_overview import lead, overview, tiles
+from dgpbench.store.scan import Unit
 
 BAD = "<img src=x onerror=alert(1)>"
 
@@ -155,10 +156,11 @@ def test_the_lead_is_the_mean_over_datasets_with_its_interval():
 
 
 def test_text_of_records_is_data_and_never_markup():
-    units = runs({"sgp": [-1.0, -1.1], "dgp2": [-0.8, -0.9]})
-    for unit in units:
-        unit.record["dataset"] = unit.record["config"]["dataset"]["name"] = BAD
-        unit.record["model"] += BAD
+    units = []
+    for unit in runs({"sgp": [-1.0, -1.1], "dgp2": [-0.8, -0.9]}):
+        unit.record.config["dataset"]["name"] = BAD
+        names = {"dataset": BAD, "model": unit.record.model + BAD}
+        units.append(Unit(unit.record | names, unit.path))
     html = overview(compared(units), "x")
     assert BAD not in html and "onerror=alert(1)&gt;" in html and "\\u003cimg src=x onerror" in html
     for spec in re.findall(r'<script type="application/json">(.*?)</script>', html):

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 
-from dgpbench.store.schema import dumps
+from dgpbench.store.record import dumps
 
 
 def changed(**fields):
@@ -55,7 +55,7 @@ CONTENTS = {
     "huge": text(b" " * (65 << 20)),
     "bit flipped": edited('"wall_seconds": ', '"wall_seconds": 1'),
     "checksum of another": edited('"checksum": "', '"checksum": "0'),
-    "no checksum": lambda record: json.dumps(record).encode(),
+    "no checksum": lambda record: json.dumps(dict(record)).encode(),
     "words after it": lambda record: dumps(record).encode() + b"x",
     "nan metric": unsealed(metrics={"test_rmse": NAN}),
     "infinite metric": unsealed(metrics={"test_rmse": INF}),

@@ -5,8 +5,7 @@ import math
 
 from dgpbench.config import compose
 from dgpbench.config.keys import config_key, run_key
-from dgpbench.store.schema import build_record
-from dgpbench.store.seal import dumps_line
+from dgpbench.store.record import build_record, dumps_line
 
 SCALE = math.log(9.1863)  # of boston's targets
 

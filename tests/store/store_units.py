@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 
 from dgpbench.config.keys import complete
-from dgpbench.store.schema import build_record
+from dgpbench.store.record import build_record
 
 
 def make_cfg(dataset="energy", model="dgp2", split=0, seed=0, num_inducing=100, protocol="clean"):

@@ -5,7 +5,7 @@ import random
 import pytest
 from store_units import digest, make_cfg, make_record
 
-from dgpbench.store import index
+from dgpbench.store import scan as index
 from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit, scan
 
@@ -13,7 +13,7 @@ from dgpbench.store.scan import Unit, scan
 @pytest.fixture
 def packed(tmp_path, monkeypatch):
     monkeypatch.setenv("DGPBENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(index, "LEAST", 0)
+    monkeypatch.setattr(index, "CACHE_LEAST", 0)
     units = []
     for split in range(6):
         for inducing in (50, 100):
@@ -53,7 +53,7 @@ def test_what_cannot_be_trusted_is_left_aside(packed, tmp_path, damage):
         kept.chmod(0o666)
     else:
         kept.write_text(kept.read_text().replace("-1.0", "-9.0"))
-    assert index.recall(packed) is None and read(packed) == first
+    assert index._cached(packed) is None and read(packed) == first
 
 
 def test_a_file_with_a_bad_line_is_not_kept(packed, tmp_path, capsys):

@@ -1,12 +1,13 @@
 """What a run was, and the command that repeats it: composing that command gives the run's own key again."""
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from dgpbench.config import compose, config_key
 from dgpbench.store.differences import command, differences
-from dgpbench.store.schema import build_record
+from dgpbench.store.record import build_record
 
 HASH = "ab" * 32
 
@@ -55,7 +56,7 @@ def test_differences_and_command(words, expected):
 
 def test_an_experiment_is_named_with_its_deviations():
     record = record_of("experiment=dsvi2017_sgp", "dataset=boston")
-    record["deviations"] = ["budget.steps=10 (experiment: 20000)"]
+    record = replace(record, deviations=["budget.steps=10 (experiment: 20000)"])
     assert differences(record) == ["experiment=dsvi2017_sgp", "budget.steps=10"]
 
 

@@ -12,8 +12,8 @@ from hostile import CONTENTS, FILES, place_all
 from dgpbench.cli import main
 from dgpbench.config import compose
 from dgpbench.experiment import run_unit
+from dgpbench.store.record import dumps
 from dgpbench.store.scan import scan
-from dgpbench.store.schema import dumps
 from dgpbench.sweep.planner import make_plan
 
 

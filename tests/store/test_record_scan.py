@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from store_units import make_cfg, make_companions, make_record
 
-from dgpbench.store import migrate
+from dgpbench.store import record as migrate
 from dgpbench.store.layout import unit_folder
+from dgpbench.store.record import dumps, dumps_line
 from dgpbench.store.scan import Unit, scan
-from dgpbench.store.schema import dumps
-from dgpbench.store.seal import dumps_line
 from dgpbench.store.write import write_unit
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from store_units import digest, make_cfg, make_record
 
-from dgpbench.store import migrate, schema
-from dgpbench.store.schema import FIELDS, build_record, dumps, validate_record
+from dgpbench.store import record as migrate
+from dgpbench.store import record as schema
+from dgpbench.store.record import FIELDS, build_record, dumps, validate_record
 
 
 def test_a_record_has_all_fields_and_survives_json():
@@ -46,7 +47,7 @@ def test_wrong_records_are_refused(change, words):
 
 
 def test_missing_fields_are_named():
-    record = make_record()
+    record = dict(make_record())
     del record["metrics"]
     with pytest.raises(ValueError, match="metrics is missing"):
         validate_record(record)

@@ -11,9 +11,8 @@ from store_units import make_cfg, make_record
 
 from dgpbench.cli.show import add_parser, main
 from dgpbench.errors import UserError
-from dgpbench.store.formats import print_table
 from dgpbench.store.scan import scan
-from dgpbench.store.summary import per_record
+from dgpbench.store.summary import per_record, print_table
 from dgpbench.store.write import write_unit
 
 LOGLIK = {"energy": [-1.0, -1.2, -0.8], "concrete": [-3.0, -3.5, -3.1]}

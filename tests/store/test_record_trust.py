@@ -6,14 +6,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from store_units import make_record
 from test_record_hostile import no_longer_than, words
 
 from dgpbench.cli import main
 from dgpbench.config import compose, config_key, run_key
 from dgpbench.experiment import run_unit
 from dgpbench.store import read
+from dgpbench.store.record import dumps
 from dgpbench.store.scan import Unit, scan
-from dgpbench.store.schema import dumps
 from dgpbench.store.verify import file_problems
 
 
@@ -37,7 +38,7 @@ def theirs(original, tmp_path, monkeypatch):
 def forge(results, change, keys=True):
     """Change the record's config as a forger who knows the format would: new keys, place and checksum."""
     (unit,) = scan(results)
-    record = json.loads(json.dumps(unit.record))
+    record = json.loads(json.dumps(dict(unit.record)))
     change(record)
     if keys:
         record["key"] = run_key(record["config"], record["data_hash"])
@@ -214,5 +215,5 @@ NO_PARAMETERS = "it is done, but has no params.npz"
 
 @pytest.mark.parametrize("evaluate, problems", [("validation", []), ("test", [NO_PARAMETERS])])
 def test_trials_of_tune_have_no_parameters_and_other_runs_do(evaluate, problems):
-    record = {"status": "done", "files": {}, "config": {"protocol": {"evaluate": evaluate}}}
+    record = make_record() | {"config": {"protocol": {"evaluate": evaluate}}}
     assert list(file_problems(Unit(record, Path("record.json")))) == problems

@@ -7,7 +7,8 @@ from store_units import make_cfg, make_companions, make_record
 
 from dgpbench.api.record_tables import read_export
 from dgpbench.errors import UserError
-from dgpbench.store import read, seal
+from dgpbench.store import read
+from dgpbench.store import record as seal
 from dgpbench.store.scan import damaged_records, find, scan
 from dgpbench.store.write import copy_unit, write_unit
 from dgpbench.sweep.merge import merge
@@ -16,7 +17,7 @@ from dgpbench.sweep.merge import merge
 def as_newer(path, schema=3, version="0.9.1"):
     """Rewrite a record as a later version of dgpbench would: a higher schema, a new field, a new seal."""
     record = json.loads(path.read_bytes())
-    record.pop(seal.NAME)
+    record.pop(seal.CHECKSUM)
     record |= {"schema": schema, "novelty": 1, "versions": {"dgpbench": version}}
     path.write_text(seal.dumps(record))
     return path.read_bytes()

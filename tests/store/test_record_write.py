@@ -297,7 +297,7 @@ def test_a_file_where_the_folder_should_be(tmp_path):
 def test_a_hanging_lock_holder_does_not_stop_a_writer(tmp_path, monkeypatch):
     import fcntl
 
-    from dgpbench.store import disk
+    from dgpbench.store import write as disk
 
     monkeypatch.setattr(disk, "LOCK_SECONDS", 0.05)
     unit = write_unit(tmp_path, make_record(status="failed"))

@@ -1,12 +1,13 @@
 """Seconds that a run needed, apart from those it waited for a core."""
 
-import pytest
+from dataclasses import replace
 
-from dgpbench.store.seconds import core_share, training_seconds
+import pytest
+from store_units import make_record
 
 
 def record(device="cpu AMD EPYC", wall_seconds=50.0, **training):
-    return {"device": device, "wall_seconds": wall_seconds, "training": training}
+    return replace(make_record(), device=device, wall_seconds=wall_seconds, training=training)
 
 
 @pytest.mark.parametrize(
@@ -24,5 +25,5 @@ def record(device="cpu AMD EPYC", wall_seconds=50.0, **training):
     ],
 )
 def test_waiting_does_not_count(found, share, seconds):
-    assert core_share(found) == share
-    assert training_seconds(found) == seconds
+    assert found.core_share == share
+    assert found.core_seconds == seconds

@@ -13,8 +13,8 @@ from dgpbench.config import compose, deviations
 from dgpbench.data import load_split
 from dgpbench.papers.load import load_tables
 from dgpbench.store.claims import division
+from dgpbench.store.record import dumps_line
 from dgpbench.store.scan import packed_units
-from dgpbench.store.seal import dumps_line
 from dgpbench.store.submit import check
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results/reference"

@@ -10,10 +10,9 @@ from offered import SCALE, honest, keyed, packed
 
 from dgpbench.config import compose
 from dgpbench.evaluate.metrics import pit_histogram
+from dgpbench.store.record import build_record, dumps_line
 from dgpbench.store.reference import publish
 from dgpbench.store.scan import RECOMPUTED
-from dgpbench.store.schema import build_record
-from dgpbench.store.seal import dumps_line
 from dgpbench.store.submit import check
 from dgpbench.store.verify import recompute
 from dgpbench.store.write import write_unit

@@ -10,11 +10,11 @@ from sweep_tools import TINY, data, write_data
 from dgpbench import machine
 from dgpbench.config import compose, config_key
 from dgpbench.config.derived import planned_steps
-from dgpbench.store import costs as timing
+from dgpbench.store import timing
 from dgpbench.store.layout import packaged
+from dgpbench.store.record import build_record
 from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit
-from dgpbench.store.schema import build_record
 from dgpbench.store.write import write_unit
 from dgpbench.sweep.costs import Costs
 from dgpbench.sweep.planner import make_plan

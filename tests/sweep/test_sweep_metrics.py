@@ -1,7 +1,7 @@
 """The metrics that end a sweep: means of what is done, as `show` prints them."""
 
 from dgpbench.config import compose, config_key, run_key
-from dgpbench.store.schema import build_record
+from dgpbench.store.record import build_record
 from dgpbench.store.write import write_unit
 from dgpbench.sweep.metrics import done_units, print_metrics
 from dgpbench.sweep.state import State

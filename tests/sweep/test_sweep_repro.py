@@ -20,7 +20,7 @@ from dgpbench.papers.repro import (
     seconds_of,
     skipped,
 )
-from dgpbench.store.costs import Cost
+from dgpbench.store.timing import Cost
 from dgpbench.sweep.state import State
 
 

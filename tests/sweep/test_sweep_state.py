@@ -11,9 +11,10 @@ import pytest
 from sweep_tools import data, dgpbench, misbehaving, records, status, sweep
 
 from dgpbench.engine import checkpoint
-from dgpbench.store import read, seal
+from dgpbench.store import read
+from dgpbench.store import record as seal
+from dgpbench.store.record import dumps
 from dgpbench.store.scan import scan
-from dgpbench.store.schema import dumps
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +176,7 @@ def test_newer_and_damaged_records_are_counted_and_never_lost(tmp_path):
     assert sweep(tmp_path, *words).returncode == 0
     newer, damaged, _ = sorted((tmp_path / "results").glob("csv/*/*/*/record.json"))
     record = json.loads(newer.read_bytes())
-    record.pop(seal.NAME)
+    record.pop(seal.CHECKSUM)
     newer.write_text(seal.dumps(record | {"schema": 3, "versions": {"dgpbench": "0.9.1"}}))
     kept = newer.read_bytes()
     damaged.write_bytes(broken := damaged.read_bytes()[:500])

@@ -18,6 +18,7 @@ from dgpbench.data.split import shuffle_rows  # noqa: E402
 from dgpbench.errors import UserError  # noqa: E402
 from dgpbench.experiment import run_unit  # noqa: E402
 from dgpbench.report.comparison.methods import methods  # noqa: E402
+from dgpbench.store.record import build_record  # noqa: E402
 from dgpbench.store.scan import scan  # noqa: E402
 from dgpbench.tuning.study import refit, search  # noqa: E402
 
@@ -162,7 +163,7 @@ def test_refits_are_found_though_older_configs_lack_later_fields():
     chosen = compose(
         [*words, "inference.adam.learning_rate=0.02", "tuned='inference.adam.learning_rate: best'"]
     )
-    record = {"config": complete(chosen), "split": 0, "seed": 0, "status": "done", "finished": "2026"}
+    record = build_record(complete(chosen), key="0" * 64, config_key="0" * 64, status="done")
     assert list(refits(compose(words), [Unit(record, Path("record.json"))])) == [
         "inference.adam.learning_rate: best"
     ]

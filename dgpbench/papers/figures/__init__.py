@@ -150,7 +150,7 @@ def make(
         if words:
             raise Nothing(f"it takes no records, so that {' '.join(words)} chooses nothing")
         return paint(spec, [])
-    chosen = [unit for unit in select(units, words or spec.select) if unit.record["status"] == "done"]
+    chosen = [unit for unit in select(units, words or spec.select) if unit.record.done]
     if not chosen:
         also = f"; {spec.needs}" if spec.needs and not words else ""
         raise Nothing(f"no finished run with {' '.join(words or spec.select)}{also}")

@@ -15,6 +15,7 @@ from dgpbench.papers import specs
 from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture, legend_below, panels
 from dgpbench.store import read
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
 MOST = 6  # panels in a row; more are left out with a note
@@ -37,19 +38,19 @@ def kept_draws(units: Sequence[Unit]) -> tuple[dict[str, list[Kept]], list[str]]
     """Draws by dataset, and notes on those left out; of each config its lowest split with draws is taken."""
     found: dict[str, dict[str, Kept]] = {}
     lacking: dict[str, str] = {}
-    for unit in sorted(units, key=lambda u: (u.record["dataset"], u.record["split"], u.record["seed"])):
+    for unit in sorted(units, key=lambda u: (u.record.dataset, u.record.split, u.record.seed)):
         record = unit.record
-        taken = found.setdefault(record["dataset"], {})
-        if record["config_key"] in taken or unit.is_reference:
+        taken = found.setdefault(record.dataset, {})
+        if record.config_key in taken or unit.is_reference:
             continue
         try:
             columns = read.draws(unit)
         except UserError as error:
-            lacking.setdefault(f"{record['dataset']} {_label(record)}", str(error))
+            lacking.setdefault(f"{record.dataset} {_label(record)}", str(error))
             continue
         first = columns["output"] == 0
         parts = (columns[name][first] for name in ("x", "y", "draws", "row"))
-        taken[record["config_key"]] = Kept(record["dataset"], _label(record), unit, *parts)
+        taken[record.config_key] = Kept(record.dataset, _label(record), unit, *parts)
     notes = [f"{name} is left out: {reason}" for name, reason in lacking.items() if not _has(found, name)]
     ordered = {name: _distinct(list(taken.values())) for name, taken in found.items() if taken}
     if not ordered:
@@ -91,15 +92,15 @@ def _columns() -> dict[str, str]:
     return {place.experiment: place.column for place in places if place.experiment}
 
 
-def _label(record: dict) -> str:
+def _label(record: Record) -> str:
     named = _columns()
-    if record["experiment"] in named and not record["deviations"]:
-        return named[record["experiment"]]
-    if record["experiment"]:
-        return " ".join([record["experiment"], *(text.partition(" (")[0] for text in record["deviations"])])
-    model = record["model"].replace("_", "-")
+    if record.experiment in named and not record.deviations:
+        return named[record.experiment]
+    if record.experiment:
+        return " ".join([record.experiment, *(text.partition(" (")[0] for text in record.deviations)])
+    model = record.model.replace("_", "-")
     model = model.upper() if {"gp", "lv"} & set(model.split("-")) else model
-    return f"{model} {record['inference'].upper()}" if "LV" in model else model
+    return f"{model} {record.inference.upper()}" if "LV" in model else model
 
 
 def _distinct(runs: list[Kept]) -> list[Kept]:
@@ -107,7 +108,7 @@ def _distinct(runs: list[Kept]) -> list[Kept]:
     order = list(dict.fromkeys(_columns().values()))
     labels = [run.label for run in runs]
     runs = [
-        Kept(**{**run.__dict__, "label": f"{run.label} {run.unit.record['config_key'][:4]}"})
+        Kept(**{**run.__dict__, "label": f"{run.label} {run.unit.record.config_key[:4]}"})
         if labels.count(run.label) > 1
         else run
         for run in runs

@@ -72,11 +72,11 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
     found: dict[str, dict] = {}
     reasons: dict[str, str] = {}
     others: list[str] = []  # what runs of the user's own have that the experiment has not
-    for unit in sorted(units, key=lambda unit: (_name(unit), unit.record["split"])):  # dsvi, joint, locations
-        if spec.select and unit.record["deviations"]:  # not the paper's
-            others += [] if unit.is_reference else [unit.record["deviations"][0].partition(" (")[0]]
+    for unit in sorted(units, key=lambda unit: (_name(unit), unit.record.split)):  # dsvi, joint, locations
+        if spec.select and unit.record.deviations:  # not the paper's
+            others += [] if unit.is_reference else [unit.record.deviations[0].partition(" (")[0]]
             continue
-        name, trial = _name(unit), unit.record["split"]
+        name, trial = _name(unit), unit.record.split
         runs = found.setdefault(name, {})
         if len(runs) == spec.trials or trial in runs:
             continue
@@ -90,7 +90,7 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
             reasons.setdefault(name, str(error))
     chosen = {name: runs for name, runs in found.items() if runs}
     if not chosen:
-        names = ",".join(dict.fromkeys(unit.record["experiment"] or "" for unit in units))
+        names = ",".join(dict.fromkeys(unit.record.experiment or "" for unit in units))
         if others:
             raise Nothing(
                 f"the runs here are not the experiment's ({others[0]}); to draw them all the same: "
@@ -105,8 +105,8 @@ def _chosen(spec, units: Sequence[Unit]) -> tuple[dict[str, dict], list[str]]:
 
 def _name(unit: Unit) -> str:
     record = unit.record
-    changed = (text.partition(" (")[0] for text in record["deviations"])
-    return " ".join([record["experiment"] or f"{record['model']} {record['inference']}", *changed])
+    changed = (text.partition(" (")[0] for text in record.deviations)
+    return " ".join([record.experiment or f"{record.model} {record.inference}", *changed])
 
 
 def _draws(model, split, count: int) -> pd.DataFrame:
@@ -155,7 +155,7 @@ class Boundary(NamedTuple):
 
 def boundary(unit: Unit, family: str) -> Boundary:
     """Of one run, its inputs as the model sees them."""
-    cfg, values = unit.record["config"], read.parameters(unit)
+    cfg, values = unit.record.config, read.parameters(unit)
     split = load_split(cfg, lambda text: None)
     model = create(cfg)
     model.load_parameters(values)
@@ -175,10 +175,10 @@ def boundaries_picture(spec, units) -> Picture:
     found: dict[tuple[str, int], Boundary] = {}
     lacking = []
     for unit in sorted(
-        units, key=lambda u: -(u.record["config"]["budget"]["steps"] or 0)
+        units, key=lambda u: -(u.record.config["budget"]["steps"] or 0)
     ):  # the longest of each
-        family = next((f for f, names in ROWS.items() if unit.record["model"] in names), None)
-        if family is None or unit.record["sizes"]["inputs"] != 2:
+        family = next((f for f, names in ROWS.items() if unit.record.model in names), None)
+        if family is None or unit.record.sizes["inputs"] != 2:
             continue
         try:
             made = boundary(unit, family)
@@ -229,8 +229,8 @@ class Plane:
     def __init__(self, unit: Unit, strip: str):
         from dgpbench.models.base import create
 
-        cfg, values = unit.record["config"], read.parameters(unit)
-        self.name = (unit.record["experiment"] or unit.record["inference"]).removeprefix(strip)
+        cfg, values = unit.record.config, read.parameters(unit)
+        self.name = (unit.record.experiment or unit.record.inference).removeprefix(strip)
         split = load_split(cfg, lambda text: None)
         self.X, self.labels, self.Z = split.X_train, split.Y_train[:, 0], values["layer0/Z"]
         self.model = cast("GPModel", create(cfg))
@@ -266,7 +266,7 @@ def contours_picture(spec, units) -> Picture:
     lacking: list[str] = []
     for unit in units:
         record = unit.record
-        if record["sizes"]["inputs"] != 2 or record["model"] not in ("sgp", "sgp500"):
+        if record.sizes["inputs"] != 2 or record.model not in ("sgp", "sgp500"):
             continue
         try:
             plane = Plane(unit, spec.strip)
@@ -346,14 +346,14 @@ def places_picture(spec, units) -> Picture:
     places = grid()
     found: dict[str, dict[str, np.ndarray]] = {}
     reason, noise = "no run on the city", 1.0
-    for unit in sorted(units, key=lambda unit: unit.record["metrics"].get(KL_TO_TRUTH) or np.inf):
-        name = (unit.record["experiment"] or unit.record["model"]).removeprefix(spec.strip)
-        if unit.record["dataset"] != "city" or name in found or len(found) == 3:
+    for unit in sorted(units, key=lambda unit: unit.record.metrics.get(KL_TO_TRUTH) or np.inf):
+        name = (unit.record.experiment or unit.record.model).removeprefix(spec.strip)
+        if unit.record.dataset != "city" or name in found or len(found) == 3:
             continue
         try:
             model, split = model_and_split(unit)
             found[name] = {c: model_density(model, split, condition(c), places) for c in CONDITIONS}
-            noise = float(unit.record["config"]["dataset"]["noise"])
+            noise = float(unit.record.config["dataset"]["noise"])
         except (Nothing, UserError) as error:
             reason = str(error)
     if not found:

@@ -29,7 +29,7 @@ def pictures(unit) -> tuple[np.ndarray, np.ndarray]:
     import dgpbench.engine.platform  # noqa: F401 (TensorFlow without its banner)
     from dgpbench.gp import likelihoods, start
 
-    cfg = unit.record["config"]
+    cfg = unit.record.config
     after = read.parameters(unit)["layer0/Z"]
     split = load_split(cfg, lambda text: None)
     likelihood = likelihoods.choose(cfg, split)
@@ -42,8 +42,8 @@ def images_picture(spec, units) -> Picture:
     """Inducing inputs as images (Matthews' figure 4.7), from a run with its parameters: where they started,
     where they ended, and the difference, those that moved furthest first."""
     for unit in units:
-        side = math.isqrt(unit.record["sizes"]["inputs"])
-        if side**2 != unit.record["sizes"]["inputs"] or unit.is_reference:
+        side = math.isqrt(unit.record.sizes["inputs"])
+        if side**2 != unit.record.sizes["inputs"] or unit.is_reference:
             continue
         try:
             before, after = pictures(unit)
@@ -67,7 +67,7 @@ def images_picture(spec, units) -> Picture:
                 place.set_yticks([])
             places[0].set_ylabel(name)
 
-    of = f"{unit.record['dataset']}, {unit.record['model']}"
+    of = f"{unit.record.dataset}, {unit.record.model}"
     note = f"{of}: the {len(chosen)} that moved furthest of {len(moved)}"
     return Picture(spec.name, spec.title, frame, paint, (1.4 * len(chosen), 4.6), (note,))
 
@@ -82,7 +82,7 @@ def mean_images(unit: Unit) -> np.ndarray:
     from dgpbench.models import prediction
     from dgpbench.models.base import create
 
-    config = unit.record["config"]
+    config = unit.record.config
     model = cast("GPModel", create(config))
     model.load_parameters(values)
     assert model.bound is not None
@@ -94,7 +94,7 @@ def mean_images(unit: Unit) -> np.ndarray:
 
 def usable(unit: Unit) -> bool:
     """Whether the run is of a GP-LVM of images with one latent variable, and here with its parameters."""
-    config = unit.record["config"]
+    config = unit.record.config
     alone = not config["model"].get("use_inputs", True) and config["model"].get("latent_dim") == 1
     return alone and bool(config["dataset"].get("image")) and not unit.is_reference
 
@@ -103,7 +103,7 @@ def latent_means_picture(spec, units) -> Picture:
     """Mean images along a one-dimensional latent variable (thesis figure 4.7), from runs with parameters."""
     found: dict[str, np.ndarray] = {}
     for unit in filter(usable, units):
-        name = (unit.record["experiment"] or unit.record["inference"]).removeprefix(spec.strip)
+        name = (unit.record.experiment or unit.record.inference).removeprefix(spec.strip)
         try:
             found.setdefault(name, mean_images(unit))
         except UserError:
@@ -154,7 +154,7 @@ def label_samples_picture(spec, units) -> Picture:
     """Images given their label (thesis figure 4.5): a test image, then draws of the model for the same
     label."""
     for unit in units:
-        if unit.is_reference or not unit.record["config"]["dataset"].get("image"):
+        if unit.is_reference or not unit.record.config["dataset"].get("image"):
             continue
         try:
             truth, drawn = samples(unit)
@@ -177,5 +177,5 @@ def label_samples_picture(spec, units) -> Picture:
         axes[0, 0].set_title("test")
         axes[0, 1].set_title("draws", loc="left")
 
-    of = f"{unit.record['dataset']}, {unit.record['model']}"
+    of = f"{unit.record.dataset}, {unit.record.model}"
     return Picture(spec.name, spec.title, frame, paint, (0.75 * (DRAWS + 1), 0.75 * len(truth) + 0.5), (of,))

@@ -15,7 +15,6 @@ from dgpbench.report.charts.picture import Picture, legend_below, panels, plain_
 from dgpbench.report.charts.training_curves import trace_frame
 from dgpbench.store import read
 from dgpbench.store.scan import Unit
-from dgpbench.store.summary import training_seconds
 
 METRICS = {LOGLIK: ("log-likelihood", False), RMSE: ("RMSE", True)}  # label, lower is better
 
@@ -67,13 +66,13 @@ def rank_frame(units) -> pd.DataFrame:
     """One line per metric, dataset and alpha: mean over the splits that all alphas have, and its rank."""
     rows = [
         {
-            "dataset": unit.record["dataset"],
-            "alpha": unit.record["config"]["inference"]["alpha"],
-            "split": unit.record["split"],
-            **{metric: unit.record["metrics"][metric] for metric in METRICS},
+            "dataset": unit.record.dataset,
+            "alpha": unit.record.config["inference"]["alpha"],
+            "split": unit.record.split,
+            **{metric: unit.record.metrics[metric] for metric in METRICS},
         }
         for unit in units
-        if "alpha" in unit.record["config"]["inference"]
+        if "alpha" in unit.record.config["inference"]
     ]
     out = []
     for name, own in pd.DataFrame(rows, columns=["dataset", "alpha", "split", *METRICS]).groupby("dataset"):
@@ -135,14 +134,14 @@ def share_frame(units) -> pd.DataFrame:
         record = unit.record
         checks = (record.get("training") or {}).get("checks") or {}
         layers = sorted(name for name in checks if name.startswith("layer"))
-        mean = record["config"]["model"].get("mean")
+        mean = record.config["model"].get("mean")
         for name in layers:
             signal, rest = checks[name]["signal"], checks[name]["variance"]
             out.append(
                 {
-                    "panel": f"{record['dataset']}, {'zero' if mean == 'zero' else 'identity'} mean inside",
+                    "panel": f"{record.dataset}, {'zero' if mean == 'zero' else 'identity'} mean inside",
                     "depth": len(layers),
-                    "split": record["split"],
+                    "split": record.split,
                     "layer": int(name.removeprefix("layer")) + 1,
                     "share": signal / (signal + rest),
                 }
@@ -169,11 +168,11 @@ def pairs(units) -> list[dict]:
     """against, dataset, M, gain: the differences of single pairs of runs."""
     found: dict[tuple, dict[str, float]] = {}
     for unit in units:
-        record, config = unit.record, unit.record["config"]
-        if config["model"].get("layers") != ["gp"] or LOGLIK not in record["metrics"]:
+        record, config = unit.record, unit.record.config
+        if config["model"].get("layers") != ["gp"] or LOGLIK not in record.metrics:
             continue
-        place = record["dataset"], config["model"]["num_inducing"], record["split"], config["seed"]
-        found.setdefault(place, {})[kind_of(config)] = record["metrics"][LOGLIK]
+        place = record.dataset, config["model"]["num_inducing"], record.split, config["seed"]
+        found.setdefault(place, {})[kind_of(config)] = record.metrics[LOGLIK]
     return [
         {"against": kind, "dataset": place[0], "M": place[1], "gain": each["sampled"] - each[kind]}
         for place, each in found.items()
@@ -227,14 +226,12 @@ def points(units, strip: str) -> pd.DataFrame:
     rows = []
     for unit in units:
         record = unit.record
-        seconds, metrics = training_seconds(record), record["metrics"]
+        seconds, metrics = record.training_seconds, record.metrics
         if seconds is None or not BUDGETS_METRICS.keys() <= metrics.keys():
             continue
-        name = (record["experiment"] or f"{record['model']}-{record['inference']}").removeprefix(strip)
+        name = (record.experiment or f"{record.model}-{record.inference}").removeprefix(strip)
         numbers = {LOGLIK: -metrics[LOGLIK], ERROR_RATE: metrics[ERROR_RATE]}
-        rows.append(
-            {"method": name, "steps": record["config"]["budget"]["steps"], "seconds": seconds} | numbers
-        )
+        rows.append({"method": name, "steps": record.config["budget"]["steps"], "seconds": seconds} | numbers)
     if not rows:
         raise Nothing(f"none of these runs has both {LOGLIK} and {ERROR_RATE} and a training time")
     return (
@@ -363,13 +360,13 @@ def intensity_picture(spec, units) -> Picture:
 def _runs(units) -> tuple[list[Intensity], tuple[str, ...]]:
     found: dict[str, Intensity] = {}
     notes = []
-    for unit in sorted(units, key=lambda u: (u.record["dataset"], u.record["experiment"] or "")):
-        if unit.record["config_key"] in found or unit.is_reference:
+    for unit in sorted(units, key=lambda u: (u.record.dataset, u.record.experiment or "")):
+        if unit.record.config_key in found or unit.is_reference:
             continue
         try:
-            found[unit.record["config_key"]] = _intensity(unit)
+            found[unit.record.config_key] = _intensity(unit)
         except UserError as error:
-            notes.append(f"{unit.record['dataset']} {_label(unit)} is left out: {error}")
+            notes.append(f"{unit.record.dataset} {_label(unit)} is left out: {error}")
     if not found:
         raise Nothing(
             "none of these runs has the rates of counts beside it: records of results/reference come without "
@@ -380,8 +377,8 @@ def _runs(units) -> tuple[list[Intensity], tuple[str, ...]]:
 
 def _label(unit: Unit) -> str:
     record = unit.record
-    experiment = record["experiment"] or f"{record['model']}-{record['inference']}"
-    return experiment.removeprefix("matthews2016_").removeprefix(f"{record['dataset']}_")
+    experiment = record.experiment or f"{record.model}-{record.inference}"
+    return experiment.removeprefix("matthews2016_").removeprefix(f"{record.dataset}_")
 
 
 def _intensity(unit: Unit) -> Intensity:
@@ -393,7 +390,7 @@ def _intensity(unit: Unit) -> Intensity:
     y, mean, low, high = (table[name][order] for name in ("y", "rate_mean", "rate_q05", "rate_q95"))
     draws = {name: v for name, v in read.parameters(unit).items() if name.startswith("draws/")}
     scales = {s: v.reshape(len(v), -1)[:, 0] for s in SCALES for n, v in draws.items() if n.endswith("/" + s)}
-    return Intensity(unit.record["dataset"], _label(unit), x[order], y, mean, low, high, scales)
+    return Intensity(unit.record.dataset, _label(unit), x[order], y, mean, low, high, scales)
 
 
 def _frame(run: Intensity) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from dgpbench.report.charts.table_charts import shaded_text
 from dgpbench.report.charts.training_curves import trace_frame, training
 from dgpbench.report.run_files import draws_over_x, predictions_of, trace_of
 from dgpbench.store.differences import dataset_label
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
 KINDS = ("curves", "predictions", "calibration", "reliability")
@@ -25,16 +26,16 @@ PIT_BINS = (5, 20)  # of a histogram: a tenth of its rows, between these
 BANDS = tuple(Layer("area", y=low, y2=high, style="band") for low, high in (("q05", "q95"), ("q25", "q75")))
 
 
-def run_name(record: dict) -> str:
+def run_name(record: Record) -> str:
     """'dgp2 on energy, split 3'."""
-    seed = f", seed {record['seed']}" if record["seed"] else ""
-    return f"{record['model']} on {dataset_label(record)}, split {record['split']}{seed}"
+    seed = f", seed {record.seed}" if record.seed else ""
+    return f"{record.model} on {dataset_label(record.config)}, split {record.split}{seed}"
 
 
 def run_panels(unit: Unit) -> tuple[list[tuple[str, Panel]], str]:
     """Return panels of what was kept of a run, each with its kind, and why others are missing."""
     record = unit.record
-    columns, why = predictions_of(unit) if record["status"] == "done" else ({}, "")
+    columns, why = predictions_of(unit) if record.done else ({}, "")
     found: list[tuple[str, Panel]] = []
     if kept := draws_over_x(unit):
         found.append(("predictions", over_x(*kept)))
@@ -47,7 +48,7 @@ def run_panels(unit: Unit) -> tuple[list[tuple[str, Panel]], str]:
     shares = pit_shares(columns["pit"]) if "pit" in columns else recorded_pit(record)
     if shares is not None:
         found.append(("calibration", pit(shares)))
-    if bins := record["details"].get("reliability"):
+    if bins := record.details.get("reliability"):
         found.append(("reliability", reliability(bins)))
     return [*found, *(("curves", panel) for panel in curve(unit))], why
 
@@ -60,7 +61,7 @@ def run_picture(unit: Unit, kinds: Sequence[str] = KINDS) -> Picture:
     if not shown:
         raise Nothing(f"{run_name(record)}: {why or _why_not(record, kinds)}")
     chosen = [kind for kind in KINDS if kind in kinds]
-    parts = ["run", record["key"][:8], *(chosen if len(chosen) < len(KINDS) else ())]
+    parts = ["run", record.key[:8], *(chosen if len(chosen) < len(KINDS) else ())]
     data = _numbers(unit, {kind for kind, _ in shown})
     drawn = [panel for _, panel in shown]
     return panels_picture("-".join(parts), run_name(record), drawn, data, [why] if why else [], 2, (5.0, 3.2))
@@ -74,13 +75,13 @@ def _numbers(unit: Unit, kinds: set[str]) -> pd.DataFrame:
     if "calibration" in kinds:
         return pd.DataFrame({"share": recorded_pit(record)})
     if "reliability" in kinds:
-        return pd.DataFrame(record["details"]["reliability"])
+        return pd.DataFrame(record.details["reliability"])
     return pd.DataFrame(trace_of(record), columns=["step", "seconds", "bound"])
 
 
-def _why_not(record: dict, kinds: Sequence[str]) -> str:
+def _why_not(record: Record, kinds: Sequence[str]) -> str:
     """Why a run whose predictions are here has nothing of these kinds."""
-    numbers = record["config"].get("dataset", {}).get("task", "regression") in NUMBERS
+    numbers = record.config.get("dataset", {}).get("task", "regression") in NUMBERS
     if set(kinds) == {"reliability"} and numbers:
         return "reliability is that of classes; of quantities draw calibration"
     if set(kinds) == {"calibration"} and not numbers:
@@ -152,9 +153,9 @@ def pit_shares(values: np.ndarray) -> np.ndarray:
     return np.histogram(values, bins=bins, range=(0, 1))[0] / len(values)
 
 
-def recorded_pit(record: dict) -> np.ndarray | None:
+def recorded_pit(record: Record) -> np.ndarray | None:
     """Return the histogram that the record itself holds, for a run without its predictions."""
-    found = record["details"].get("pit_histogram")
+    found = record.details.get("pit_histogram")
     return np.asarray(found, float) if found else None
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from dgpbench.report.charts import Axis, Layer, Nothing, Panel, Rows, thin
 from dgpbench.report.charts.picture import Picture, PictureSpec, panels_picture
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
 MORE = ("step_size", "test_loglik")  # further fields of an entry
@@ -36,7 +37,7 @@ LEAST_SMOOTHED = 20  # entries of a trace
 NOISY = 0.1  # share of steps down
 CURVES = "Smoothed, with the raw values behind; each line is a split."
 
-Named = Callable[[dict], tuple[str, str]]  # from a record to its panel and method
+Named = Callable[[Record], tuple[str, str]]  # from a record to its panel and method
 
 
 def trace_picture(spec: PictureSpec, units: Sequence[Unit], named: Named | None = None) -> Picture:
@@ -137,22 +138,22 @@ def trace_frame(
     """
     lines = []
     for unit in units:
-        record, training = unit.record, unit.record["training"]
+        record, training = unit.record, unit.record.training
         group, method = named(record) if named else _named(record, panel, strip)
         spent = training.get("cpu_seconds")
         each = math.nan if spent is None else spent / max(training.get("steps") or 0, 1)
         for entry in training.get("trace", ()):
             step, seconds, bound, size, test = [*entry, *[None] * 5][:5]
             if step is not None:  # others may have written such entries
-                lines.append((group, method, record["split"], step, seconds, each * step, bound, size, test))
+                lines.append((group, method, record.split, step, seconds, each * step, bound, size, test))
     names = ["panel", "method", "split", "step", "seconds", "cpu_seconds", "bound", *MORE]
     frame = pd.DataFrame(lines, columns=names)
     return frame.astype({name: float for name in names[4:]})
 
 
-def _named(record: dict, panel: str, strip: str) -> tuple[str, str]:
-    name = record["experiment"] or f"{record['model']}-{record['inference']}"
-    group, method = record["dataset"], name.removeprefix(strip)
+def _named(record: Record, panel: str, strip: str) -> tuple[str, str]:
+    name = record.experiment or f"{record.model}-{record.inference}"
+    group, method = record.dataset, name.removeprefix(strip)
     if panel == "experiment":  # likelihood_method: one panel per likelihood
         group, _, method = method.partition("_")
         return group, method

@@ -14,6 +14,7 @@ from dgpbench.report.comparison.fairness import refuse
 from dgpbench.report.comparison.question import Asked, Question, ask
 from dgpbench.report.result_table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 from dgpbench.sweep.state import timed
 
@@ -68,10 +69,10 @@ def compare(
         Whether standard errors allow for the rows that splits share.
     """
     question = ask(words, config_dirs)
-    chosen = find_metric(metric, {name for unit in units for name in unit.record["metrics"]})
+    chosen = find_metric(metric, {name for unit in units for name in unit.record.metrics})
     by_data: dict[str, list[Unit]] = {}
     for unit in units:
-        by_data.setdefault(unit.record["dataset"], []).append(unit)
+        by_data.setdefault(unit.record.dataset, []).append(unit)
     if not question.rows:
         question = ask([*words, f"dataset={','.join(_begun(question, by_data))}"], config_dirs)
     rows = question.rows
@@ -118,7 +119,7 @@ def _row_cells(
     keys, left_out = _keys(configs, row, held)
     cells = {}
     for column, config in configs.items():
-        units = [unit for unit in held if unit.record["config_key"] == keys[column]]
+        units = [unit for unit in held if unit.record.config_key == keys[column]]
         cells[row.label, column.label] = _cell(question, places[column], config, keys[column], units)
     return cells, left_out
 
@@ -141,8 +142,8 @@ def _add_refits(
         for row in rows:
             config, cell = configs[row, column], cells[row, column]
             held = [u for u in by_data.get(config["dataset"]["name"], ()) if _same_file(u.record, config)]
-            data = {u.record["data_hash"] for u in cell.units}
-            found[row] = refits(config, [u for u in held if not data or u.record["data_hash"] in data])
+            data = {u.record.data_hash for u in cell.units}
+            found[row] = refits(config, [u for u in held if not data or u.record.data_hash in data])
         texts = list(dict.fromkeys(text for by_text in found.values() for text in by_text))
         labels = tuned_labels(column, texts) if texts else {}
         out += [column, *labels.values()]
@@ -150,8 +151,8 @@ def _add_refits(
             for row in rows:
                 base, units = cells[row, column], found[row].get(text, [])
                 cell = _cell(question, replace(base.place, column=label), configs[row, column], None, units)
-                cell.expected = len({u.record["split"] for u in cell.units})
-                cell.wanted = tuple(sorted({u.record["split"] for u in cell.units}))
+                cell.expected = len({u.record.split for u in cell.units})
+                cell.wanted = tuple(sorted({u.record.split for u in cell.units}))
                 cells[row, label], configs[row, label] = cell, configs[row, column]
     if len(out) == len(columns):
         raise UserError("no refits of these columns; choose their settings first: dgpbench tune --help")
@@ -171,7 +172,7 @@ def _begun(question: Question, by_data: dict[str, list[Unit]]) -> list[str]:
     folders = config_folders(question.config_dirs)
     found = []
     for name in sorted(set(by_data) & set(options("dataset", folders)) - {"csv", "openml"}):
-        chosen = by_data[name][0].record["config"]["dataset"]
+        chosen = by_data[name][0].record.config["dataset"]
         known = later_defaults("dataset") | {k: v for k, v in chosen.items() if k in DATA_FIELDS}
         with_data = {column: config | {"dataset": known} for column, config in configs.items()}
         if any(_keys(with_data, Asked(name, ()), by_data[name])[0].values()):
@@ -197,11 +198,9 @@ def _keys(
     configs: dict[Asked, dict], row: Asked, units: Sequence[Unit]
 ) -> tuple[dict[Asked, str | None], list[str]]:
     """The config_key of each column that has records, all on the same data; notes on what that leaves out."""
-    held = {
-        unit.record["config_key"] for unit in units if _same_file(unit.record, next(iter(configs.values())))
-    }
+    held = {unit.record.config_key for unit in units if _same_file(unit.record, next(iter(configs.values())))}
     by_hash: dict[str, dict[Asked, str]] = {}
-    for data_hash in {unit.record["data_hash"] for unit in units if unit.record["data_hash"]}:
+    for data_hash in {unit.record.data_hash for unit in units if unit.record.data_hash}:
         for column, config in configs.items():
             for key in _possible(config, data_hash, units):
                 if key in held:
@@ -209,19 +208,18 @@ def _keys(
     if not by_hash:
         return dict.fromkeys(configs), []
     stated = next(iter(configs.values()))["dataset"].get("data_sha256")
-    latest = {h: max(u.record["finished"] for u in units if u.record["data_hash"] == h) for h in by_hash}
+    latest = {h: max(u.record.finished for u in units if u.record.data_hash == h) for h in by_hash}
     best = max(by_hash, key=lambda h: (h == stated, len(by_hash[h]), latest[h]))
     others = len(by_hash) - 1
     notes = [f"{row.label}: runs on other data of this name are left out (data {best[:8]} taken)"]
     return {column: by_hash[best].get(column) for column in configs}, notes if others else []
 
 
-def _same_file(record: dict, config: dict) -> bool:
+def _same_file(record: Record, config: dict) -> bool:
     """Return whether a record of a user's own file or of OpenML is of the data that the config names."""
-    if record["dataset"] not in ("csv", "openml"):
+    if record.dataset not in ("csv", "openml"):
         return True
-    named = {"dataset": config["dataset"]["name"], "config": config}
-    return dataset_label(record) == dataset_label(named)
+    return dataset_label(record.config) == dataset_label(config)
 
 
 def _possible(config: dict, data_hash: str, units: Sequence[Unit]) -> list[str]:
@@ -230,11 +228,11 @@ def _possible(config: dict, data_hash: str, units: Sequence[Unit]) -> list[str]:
         return [config_key(config, data_hash)]
     count: dict[str, int] = {}
     for unit in units:
-        theirs = unit.record["config"]
+        theirs = unit.record.config
         if theirs["budget"]["seconds"] == config["budget"]["seconds"]:
             machine = {name: theirs[name] for name in ("device", "threads")}
             key = config_key(config | machine, data_hash)
-            count[key] = count.get(key, 0) + (unit.record["config_key"] == key)
+            count[key] = count.get(key, 0) + (unit.record.config_key == key)
     return sorted(count, key=lambda key: -count[key])
 
 
@@ -256,11 +254,11 @@ def _place(row: Asked, column: Asked, metric: Metric, question: Question, more: 
 def _cell(question: Question, place: Place, config: dict, key: str | None, units: Sequence[Unit]) -> Cell:
     """Records into the cell. A split counts once all its seeds are done, with their mean."""
     splits = question.splits_of(config)
-    kept = [u for u in units if u.record["split"] in splits and u.record["seed"] in question.seeds]
+    kept = [u for u in units if u.record.split in splits and u.record.seed in question.seeds]
     cell = Cell(place, expected=len(splits), wanted=question.splits, config_key=key)
     cell.take(kept)
     if len(question.seeds) > 1:
-        done = {s: sum(u.record["split"] == s and u.record["status"] == "done" for u in kept) for s in splits}
+        done = {s: sum(u.record.split == s and u.record.done for u in kept) for s in splits}
         cell.values = {s: v for s, v in cell.values.items() if done[s] == len(question.seeds)}
     return cell
 
@@ -288,11 +286,11 @@ def tuned_names(text: str) -> tuple[str, ...]:
 def refits(config: dict, units: Sequence[Unit]) -> dict[str, list[Unit]]:
     """Refits that are `config` but for what was tuned, by what was tuned; of a split and seed the latest."""
     found: dict[str, dict[tuple[int, int], Unit]] = {}
-    for unit in sorted(units, key=lambda u: (u.record["status"] == "done", u.record["finished"])):
+    for unit in sorted(units, key=lambda u: (u.record.done, u.record.finished)):
         record = unit.record
-        text = record["config"].get("tuned")
-        if text and _agree(config, record["config"], tuned_names(str(text))):
-            found.setdefault(str(text), {})[record["split"], record["seed"]] = unit
+        text = record.config.get("tuned")
+        if text and _agree(config, record.config, tuned_names(str(text))):
+            found.setdefault(str(text), {})[record.split, record.seed] = unit
     return {text: list(units.values()) for text, units in found.items()}
 
 

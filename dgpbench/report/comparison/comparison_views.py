@@ -187,7 +187,7 @@ def _lacking(comparison: Comparison) -> list[str]:
         if any(cell.lacking for cell in cells):
             name = comparison.metric.name
             other = name.replace(LOGLIK, LOGLIK_KDE)
-            has = any(u.record["metrics"].get(other) is not None for c in cells for u in c.units)
+            has = any(u.record.metrics.get(other) is not None for c in cells for u in c.units)
             draws = name.startswith(LOGLIK) and "kde" not in name and has
             text = f"{column}: done without {name}; dgpbench rescore computes it where it applies"
             notes.append(NO_LOGLIK.format(column, name, other) if draws else text)
@@ -222,7 +222,7 @@ def frame(comparison: Comparison) -> pd.DataFrame:
     for (row, column), cell in comparison.table.cells.items():
         config, summary = comparison.configs[row, column], comparison.table.ours(row, column)
         common = common_summaries(comparison, row)[column]
-        done = [unit.record for unit in cell.units if unit.record["status"] == "done"]
+        done = [unit.record for unit in cell.units if unit.record.done]
         spent = [s for r in done if (s := r["training"].get("seconds")) is not None]
         wall = [s for r in done if (s := r["wall_seconds"]) is not None]
         lines.append(

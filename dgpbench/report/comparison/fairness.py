@@ -15,7 +15,8 @@ from dgpbench.config.refusals import unused_sections
 from dgpbench.config.schema import show_value
 from dgpbench.errors import UserError
 from dgpbench.report.grid import Grid, plain
-from dgpbench.store.differences import differences
+from dgpbench.store.differences import config_differences
+from dgpbench.store.record import Record
 
 if TYPE_CHECKING:
     from dgpbench.report.comparison.compare_runs import Comparison
@@ -106,9 +107,9 @@ def _sizes(comparison: Comparison) -> list[str]:
         found: dict[int, dict[str, tuple]] = {}
         for column in comparison.table.spec.columns:
             for unit in comparison.table.cells[row, column].units:
-                sizes = unit.record["sizes"]
-                if unit.record["status"] == "done" and "n_test" in sizes:
-                    found.setdefault(unit.record["split"], {})[column] = sizes["n_test"]
+                sizes = unit.record.sizes
+                if unit.record.done and "n_test" in sizes:
+                    found.setdefault(unit.record.split, {})[column] = sizes["n_test"]
         bad = {split: sizes for split, sizes in found.items() if len(set(sizes.values())) > 1}
         if bad:
             split, sizes = next(iter(bad.items()))
@@ -133,14 +134,14 @@ def _splits(comparison: Comparison) -> list[str]:
     return [f"† {DIFFERENT} ({', '.join(rows)})"]
 
 
-def _done(comparison: Comparison) -> list[dict]:
+def _done(comparison: Comparison) -> list[Record]:
     cells = comparison.table.cells.values()
-    return [u.record for cell in cells for u in cell.units if u.record["status"] == "done"]
+    return [u.record for cell in cells for u in cell.units if u.record.done]
 
 
 def _machines(comparison: Comparison) -> list[str]:
-    trained = [r for r in _done(comparison) if r["threads"]]
-    found = sorted({f"{r['device']}, threads: {r['threads']}" for r in trained})
+    trained = [r for r in _done(comparison) if r.threads]
+    found = sorted({f"{r.device}, threads: {r.threads}" for r in trained})
     return [f"seconds are of different machines: {'; '.join(found)}"] if len(found) > 1 else []
 
 
@@ -169,7 +170,7 @@ def training_seconds(comparison: Comparison, column: str, name: str = "seconds")
     """Mean over the datasets of the mean training seconds of a column's runs."""
     means = []
     for row in comparison.table.spec.rows:
-        done = [u.record for u in comparison.table.cells[row, column].units if u.record["status"] == "done"]
+        done = [u.record for u in comparison.table.cells[row, column].units if u.record.done]
         spent = [r["training"].get("seconds") if name == "seconds" else r["wall_seconds"] for r in done]
         spent = [s for s in spent if s is not None]
         means += [fmean(spent)] if spent else []
@@ -220,12 +221,12 @@ def precision_text(config: dict) -> str:
 
 def settings_text(config: dict) -> str:
     """Settings that are not the default, without those of the data."""
-    labels = {group: config[group]["name"] for group in ("dataset", "model", "inference", "protocol")}
-    record = {**labels, "config": config, "experiment": config.get("experiment"), "deviations": []}
-    return " ".join(word for word in differences(record) if not word.startswith("dataset."))
+    if experiment := config.get("experiment"):
+        return f"experiment={experiment}"
+    return " ".join(word for word in config_differences(config) if not word.startswith("dataset."))
 
 
-def tuned_text(records: list[dict]) -> str:
+def tuned_text(records: list[Record]) -> str:
     """How the settings of these runs were chosen, where their records say so."""
-    found = dict.fromkeys(str(r["config"]["tuned"]) for r in records if r["config"].get("tuned"))
+    found = dict.fromkeys(str(r.config["tuned"]) for r in records if r.config.get("tuned"))
     return "; ".join(found)

@@ -16,6 +16,7 @@ from dgpbench.report.charts.training_curves import trace_picture
 from dgpbench.report.comparison.compare_runs import Comparison, tuned_names
 from dgpbench.report.result_table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label, differences
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
 NAMES = ("model", "inference", "protocol")
@@ -38,34 +39,34 @@ class Method:
 
 def methods(units: Iterable[Unit]) -> list[Method]:
     """Methods in the order of their names. Data of one name that are not the same go by their hash too."""
-    units = [unit for unit in units if not is_trial(unit.record["config"])]
+    units = [unit for unit in units if not is_trial(unit.record.config)]
     hashes: dict[str, set] = {}
     for unit in units:
-        hashes.setdefault(_data_name(unit.record), set()).add(unit.record["data_hash"])
+        hashes.setdefault(_data_name(unit.record), set()).add(unit.record.data_hash)
     found: dict[tuple, Method] = {}
     known: dict[tuple[str, str | None], str] = {}  # settings by config_key and tuning
     for unit in units:
         record = unit.record
-        key = record["config_key"], record["config"].get("tuned")
+        key = record.config_key, record.config.get("tuned")
         if key not in known:
             known[key] = _settings(record)
         names = (*(record[name] for name in NAMES), known[key])
         data = _data_name(record)
         if len(hashes[data]) > 1:
-            data = f"{data} ({(record['data_hash'] or 'unknown')[:4]})"
+            data = f"{data} ({(record.data_hash or 'unknown')[:4]})"
         found.setdefault(names, Method(*names)).units.setdefault(data, []).append(unit)
     return sorted(found.values(), key=lambda m: (m.protocol, m.model, m.inference, m.settings))
 
 
-def _data_name(record: dict) -> str:
+def _data_name(record: Record) -> str:
     """The dataset's name; a file of the user's own goes by its name without the ending."""
-    label = dataset_label(record)
-    return Path(label).stem if record["dataset"] == "csv" else label
+    label = dataset_label(record.config)
+    return Path(label).stem if record.dataset == "csv" else label
 
 
-def _settings(record: dict) -> str:
+def _settings(record: Record) -> str:
     """Settings that are not the defaults; of a refit what was tuned, not what was chosen."""
-    names = tuned_names(str(record["config"].get("tuned") or ""))
+    names = tuned_names(str(record.config.get("tuned") or ""))
     words = [word for word in differences(record) if word.partition("=")[0] not in ("tuned", *names)]
     said = [f"tuned:{','.join(names)}"] if names[0] else []
     return " ".join([*(word for word in words if not word.startswith("dataset.")), *said])
@@ -91,10 +92,10 @@ def as_comparison(found: Sequence[Method], metric: Metric, common: Sequence[str]
         for label, method in zip(labels, found, strict=True):
             units = method.units.get(row, [])
             place = Place(row, label, metric=metric.name, better=metric.better or "higher")
-            cell = cells[row, label] = Cell(place, expected=len({u.record["split"] for u in units}))
+            cell = cells[row, label] = Cell(place, expected=len({u.record.split for u in units}))
             cell.take(units)
             if units:
-                configs[row, label] = cell.units[0].record["config"]
+                configs[row, label] = cell.units[0].record.config
     rows = [row for row in rows if any(cells[row, label].values for label in labels)]
     spec = Spec(
         name="runs",
@@ -151,7 +152,7 @@ def comparison_pictures(
 def _picture(spec: PictureSpec, comparison: Comparison) -> Picture:
     if spec.kind == "curves":  # one panel per dataset, one colour per column
         units, names = named_units(comparison)
-        return trace_picture(spec, units, named=lambda record: names[record["key"]])
+        return trace_picture(spec, units, named=lambda record: names[record.key])
     if spec.kind == "ranks" and comparison.metric.better is None:
         raise Nothing(f"of {comparison.metric.name} neither higher nor lower is better")
     return PICTURES["frontier" if spec.kind == "seconds" else spec.kind](spec, comparison.table)
@@ -160,8 +161,8 @@ def _picture(spec: PictureSpec, comparison: Comparison) -> Picture:
 def named_units(comparison: Comparison) -> tuple[list[Unit], dict[str, tuple[str, str]]]:
     """Return the finished runs of a comparison, and the row and column of each by its key."""
     cells = comparison.table.cells.items()
-    found = [(u, at) for at, cell in cells for u in cell.units if u.record["status"] == "done"]
-    return [unit for unit, _ in found], {unit.record["key"]: at for unit, at in found}
+    found = [(u, at) for at, cell in cells for u in cell.units if u.record.done]
+    return [unit for unit, _ in found], {unit.record.key: at for unit, at in found}
 
 
 def pictures_of_runs(units: Sequence[Unit], kinds: Sequence[str]) -> tuple[list[Picture], list[str]]:

@@ -51,8 +51,8 @@ def pages(
     everything : bool, default=False
         Include sections, such as tables, in which the user has no runs.
     """
-    own = [unit for unit in units if not unit.is_reference and not is_trial(unit.record["config"])]
-    links = Links(output, [unit.record["key"] for unit in latest(own)[:MOST]])
+    own = [unit for unit in units if not unit.is_reference and not is_trial(unit.record.config)]
+    links = Links(output, [unit.record.key for unit in latest(own)[:MOST]])
     tell("comparing models")
     added = [make(units, results, links, tell, everything or not own) for make in more]
     if own:
@@ -74,7 +74,7 @@ def pages(
 
 def _own(own: Sequence[Unit], links: Links) -> list[tuple[str, str, str]]:
     """The user's runs: which model is best, the leaderboard, calibration and curves, single runs."""
-    done = [unit for unit in own if unit.record["status"] == "done"]
+    done = [unit for unit in own if unit.record.done]
     kept, left = most_run(done)
     known = known_metrics()
     names = [name for name in usual_metrics(done) if name in known] if kept else []
@@ -98,15 +98,15 @@ def provenance(units: Sequence[Unit]) -> str:
     places = Counter(_place(unit) for unit in units)
     facts = {
         "records": [f"{name}: {count}" for name, count in sorted(places.items())],
-        "status": _counted(record["status"] for record in records),
-        "finished": _span([record["finished"] for record in records]),
-        "git commit": _counted((record["git_commit"] or "unknown")[:10] for record in records),
+        "status": _counted(record.status for record in records),
+        "finished": _span([record.finished for record in records]),
+        "git commit": _counted((record.git_commit or "unknown")[:10] for record in records),
         "device": _counted(
-            f"{record['device']}, threads: {record['threads'] or 'not recorded'}" for record in records
+            f"{record.device}, threads: {record.threads or 'not recorded'}" for record in records
         ),
         **{
-            name: _counted(record["versions"].get(name, "unknown") for record in records)
-            for name in sorted({key for record in records for key in record["versions"]})
+            name: _counted(record.versions.get(name, "unknown") for record in records)
+            for name in sorted({key for record in records for key in record.versions})
         },
         "this page": [f"dgpbench {__version__}"],
     }

@@ -138,7 +138,7 @@ class Links:
 
     def of(self, unit: Unit) -> str:
         """The page of a run, or its record."""
-        key = unit.record["key"]
+        key = unit.record.key
         return page_name(key) if key in self.pages else self.relative(str(unit.path))
 
     def relative(self, path: str) -> str:

@@ -45,7 +45,7 @@ def board(found: Sequence[Method], links: Links) -> str:
 
 def _metrics(units: Sequence[Unit]) -> list[str]:
     """Metrics that any run has, the usual first."""
-    known = {n for unit in units for n, v in unit.record["metrics"].items() if v is not None}
+    known = {n for unit in units for n, v in unit.record.metrics.items() if v is not None}
     usual = usual_metrics(units)
     table = known_metrics()
     rest = [n for n in table if n in known and n not in usual]
@@ -98,7 +98,7 @@ def _cell(units: Sequence[Unit], data: str, metrics: Sequence[str], first: str, 
             numbers[name] = [summary.mean, summary.error, summary.n]
             if name == first:
                 text = f"{shown(summary, decimals([summary]))} <small>{summary.n}</small>"
-    splits = sorted({unit.record["split"] for unit in units})
+    splits = sorted({unit.record.split for unit in units})
     lines = [f"splits {', '.join(map(str, splits))}"]
     lines += [f"split {split} {reason}" for split, reason in failed.items()]
     paths = "\n".join(links.of(unit) for unit in units)

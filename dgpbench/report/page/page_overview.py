@@ -58,7 +58,7 @@ def behaviour(comparison: Comparison, name: str) -> str:
 
 def _curves(comparison: Comparison) -> list[Panel]:
     units, names = named_units(comparison)
-    data = trace_frame(units, named=lambda record: names[record["key"]])
+    data = trace_frame(units, named=lambda record: names[record.key])
     return training(data, comparison.table.spec.columns)
 
 

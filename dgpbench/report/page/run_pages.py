@@ -12,8 +12,9 @@ from dgpbench.report.charts.run_charts import run_name, run_panels
 from dgpbench.report.charts.vega import panel_html
 from dgpbench.report.page.frame import FOLDER, LIBRARY, Links, frame, page_name, vega
 from dgpbench.store.differences import command, dataset_label, differences
+from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
-from dgpbench.store.summary import training_seconds, usual_metrics
+from dgpbench.store.summary import usual_metrics
 
 MOST = 300  # runs with a page of their own, the latest first
 SHOWN_TRACEBACK = 6000  # characters
@@ -21,7 +22,7 @@ SHOWN_TRACEBACK = 6000  # characters
 
 def latest(units: Sequence[Unit]) -> list[Unit]:
     """Runs in the order in which they finished, the latest first."""
-    return sorted(units, key=lambda unit: (unit.record["finished"], unit.record["key"]), reverse=True)
+    return sorted(units, key=lambda unit: (unit.record.finished, unit.record.key), reverse=True)
 
 
 def run_list(units: Sequence[Unit], links: Links) -> str:
@@ -48,15 +49,15 @@ def run_list(units: Sequence[Unit], links: Links) -> str:
 def _line(unit: Unit, metrics: Sequence[str], links: Links) -> str:
     record = unit.record
     settings = " ".join(word for word in differences(record) if not word.startswith("dataset."))
-    label = f"{dataset_label(record)} {record['key'][:8]}"
+    label = f"{dataset_label(record.config)} {record.key[:8]}"
     cells = f'<th scope="row"><a href="{escape(links.of(unit))}">{escape(label)}</a></th>'
-    cells += f'<td class="text">{escape(record["model"])}</td>'
-    for value in (*(record["metrics"].get(name) for name in metrics), training_seconds(record)):
+    cells += f'<td class="text">{escape(record.model)}</td>'
+    for value in (*(record.metrics.get(name) for name in metrics), record.training_seconds):
         cells += "<td></td>" if value is None else f'<td data-value="{value!r}">{value:.4g}</td>'
-    cells += f'<td data-value="{record["split"]}">{record["split"]}</td>'
-    cells += f'<td class="text">{escape(record["status"])}</td>'
+    cells += f'<td data-value="{record.split}">{record.split}</td>'
+    cells += f'<td class="text">{escape(record.status)}</td>'
     cells += f'<td class="text settings">{escape(settings)}</td>'
-    return f'<tr class="ours">{cells}<td class="text">{escape(record["finished"][:16])}</td></tr>'
+    return f'<tr class="ours">{cells}<td class="text">{escape(record.finished[:16])}</td></tr>'
 
 
 def run_page(unit: Unit) -> str:
@@ -69,26 +70,24 @@ def run_page(unit: Unit) -> str:
     told = "".join(f"<li><code>{escape(word)}</code></li>" for word in settings)
     parts = [
         '<p><a href="../index.html">all runs</a></p>',
-        _failure(record) if record["status"] != "done" else "",
+        _failure(record) if not record.done else "",
         f'<div class="charts">{drawn}</div>' if drawn else "",
         f'<p class="notes">{escape(why)}</p>' if why else "",
-        f"<h2>Metrics</h2>{_metrics(record)}" if record["metrics"] else "",
+        f"<h2>Metrics</h2>{_metrics(record)}" if record.metrics else "",
         "<h2>Settings that are not the default</h2>",
         f"<ul>{told}</ul>" if told else "<p>None: every setting is the default of its model.</p>",
         f'<h2>How to repeat it</h2><pre class="command">{escape(command(record))}</pre>',
         f"<h2>Facts</h2>{_facts(record)}",
-        "".join(f'<p class="notes">{escape(note)}</p>' for note in record["notes"]),
-        _folded("The whole config", yaml.safe_dump(_portable(record["config"]), sort_keys=False)),
+        "".join(f'<p class="notes">{escape(note)}</p>' for note in record.notes),
+        _folded("The whole config", yaml.safe_dump(_portable(record.config), sort_keys=False)),
     ]
-    about = f"{record['inference']}, protocol {record['protocol']}: {record['status']}"
+    about = f"{record.inference}, protocol {record.protocol}: {record.status}"
     return frame(run_name(record), about, "", "".join(parts), library=LIBRARY)
 
 
-def _failure(record: dict) -> str:
-    reason = (
-        f'<p class="bad">{escape(record["status"])}: {escape(record["reason"] or "no reason recorded")}</p>'
-    )
-    trace = record["details"].get("traceback")
+def _failure(record: Record) -> str:
+    reason = f'<p class="bad">{escape(record.status)}: {escape(record.reason or "no reason recorded")}</p>'
+    trace = record.details.get("traceback")
     return reason + (_folded("Traceback", str(trace)[-SHOWN_TRACEBACK:]) if trace else "")
 
 
@@ -96,8 +95,8 @@ def _folded(title: str, text: str) -> str:
     return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
 
 
-def _metrics(record: dict) -> str:
-    rows = metric_rows(record["metrics"])
+def _metrics(record: Record) -> str:
+    rows = metric_rows(record.metrics)
     two = any(row[2] for row in rows)
     heads = ("original units", "standardised units") if two else ("value",)
     head = "".join(f'<th scope="col" class="n">{name}</th>' for name in heads)
@@ -111,19 +110,17 @@ def _metrics(record: dict) -> str:
     )
 
 
-def _facts(record: dict) -> str:
-    sizes = ", ".join(
-        f"{name} {value:,}" for name, value in record["sizes"].items() if isinstance(value, int)
-    )
+def _facts(record: Record) -> str:
+    sizes = ", ".join(f"{name} {value:,}" for name, value in record.sizes.items() if isinstance(value, int))
     facts = {
         "time": times(record),
         "sizes": sizes,
-        "device": f"{record['device'] or 'unknown'}, threads: {record['threads'] or 'unknown'}",
-        "versions": ", ".join(f"{name} {value}" for name, value in record["versions"].items()),
-        "git commit": record["git_commit"] or "",
-        "finished": record["finished"],
-        "key": record["key"],
-        "data": record["data_hash"] or "",
+        "device": f"{record.device or 'unknown'}, threads: {record.threads or 'unknown'}",
+        "versions": ", ".join(f"{name} {value}" for name, value in record.versions.items()),
+        "git commit": record.git_commit or "",
+        "finished": record.finished,
+        "key": record.key,
+        "data": record.data_hash or "",
     }
     lines = "".join(
         f'<tr class="ours"><th scope="row">{name}</th><td class="text prose">{escape(str(text))}</td></tr>'
@@ -146,6 +143,6 @@ def run_pages(units: Sequence[Unit], tell: Callable[[str], None]) -> Iterator[tu
     chosen = latest(units)[:MOST]
     for number, unit in enumerate(chosen, 1):
         tell(f"page of run {number} of {len(chosen)}")
-        yield page_name(unit.record["key"]), run_page(unit)
+        yield page_name(unit.record.key), run_page(unit)
     if chosen:
         yield f"{FOLDER}/{LIBRARY}", vega()

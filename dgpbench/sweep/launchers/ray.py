@@ -143,6 +143,6 @@ def _ended(ray, task, bundle: list[int], plan: Plan, observer: Observer, watcher
         if state.status in UNSETTLED:
             reason = lost or "its Ray task has ended, but no record is seen"
             unit = record_lost(plan, index, "interrupted", reason)
-            watcher.ended(index, unit.record["status"], unit.record["reason"])
+            watcher.ended(index, unit.record.status, unit.record.reason)
         else:
             watcher.ended(index, state.status, state.reason)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dgpbench.data.atomic_files import write_json
 from dgpbench.errors import Interrupted, UserError
-from dgpbench.store.deep import is_hash
+from dgpbench.store.record import is_hash
 from dgpbench.store.trust import code_packages
 from dgpbench.store.untrusted import parse_json, read_regular
 from dgpbench.sweep.launchers.slurm_queue import NEVER, PREFIX, array_limit, queue, submit, verdict
@@ -191,7 +191,7 @@ def _wait(plan: Plan, tasks: dict[int, str], before: dict, observer: Observer, f
                 continue
             else:
                 unit = record_lost(plan, index, *verdict(left[index]))
-                watcher.ended(index, unit.record["status"], unit.record["reason"])
+                watcher.ended(index, unit.record.status, unit.record.reason)
             del left[index]
         if left and listed is not None and not gone and _hopeless(listed, left):
             raise UserError(

@@ -22,8 +22,8 @@ from dgpbench.config.derived import planned_steps
 from dgpbench.config.keys import complete, hashed, settings
 from dgpbench.machine import cache_folder, pace, processor, read_cached, write_cached
 from dgpbench.store.layout import slug
+from dgpbench.store.record import Record
 from dgpbench.store.scan import folders, packed_units, read_record
-from dgpbench.store.seconds import core_share
 
 MOST_OWN = 40, 400  # own records that are read for a run, and for each model of a sweep
 RECENT = 5  # records of one setting that give its times
@@ -31,7 +31,7 @@ OVERHEAD = 2e6  # products that take as long as starting the operations of one l
 DIFFERENCE = 0.3  # distance of two runs for each setting in which they differ
 UNSTEADY = 3.0  # added distance of a run whose processor time is unknown
 COMPILED = 0.5  # seconds below which an earlier run has compiled the first steps
-NAME = "costs"  # of the file in the cache folder
+CACHE_NAME = "costs"
 ELSEWHERE = 2.0  # added distance of a run on another machine
 OWN, OWN_SIMILAR = "your earlier runs", "similar runs of yours"
 SAME, SIMILAR = "the same settings", "similar runs"
@@ -85,7 +85,7 @@ class Cost:
 class Costs:
     """Expected times from own records and the packed ones of some folders."""
 
-    def __init__(self, own: Iterable[dict], packed: Sequence[Path] = ()):
+    def __init__(self, own: Iterable[Record], packed: Sequence[Path] = ()):
         timings = [found for record in own if (found := timing(record))]
         self._packed = packed
         self._own = _grouped(timings)
@@ -161,13 +161,13 @@ class Costs:
         return Cost(min(scaled, seconds) if limit else scaled, basis, found.device.removeprefix("cpu "))
 
 
-def own_records(results: Path, wanted: Iterable[tuple[str, str, str]], most: int) -> list[dict]:
+def own_records(results: Path, wanted: Iterable[tuple[str, str, str]], most: int) -> list[Record]:
     """Return own records with the inference of some (dataset, model, inference).
 
     Read at most `most` for each, first those of the same model, then those on the same dataset. A record that
     cannot be read is ignored.
     """
-    places = [Path(place) for place in folders(results, warn=lambda text: None)]
+    places = list(folders(results, warn=lambda text: None))
     chosen: dict[Path, None] = {}
     for dataset, model, inference in wanted:
         method, ending = f"{slug(model)}-{slug(inference)}", f"-{slug(inference)}"
@@ -183,23 +183,23 @@ def own_records(results: Path, wanted: Iterable[tuple[str, str, str]], most: int
     return [record for record in records if record is not None]
 
 
-def timing(record: dict) -> Timing | None:
+def timing(record: Record) -> Timing | None:
     """Return what a record has measured; None if it has not finished."""
-    if record["status"] != "done" or record["wall_seconds"] is None:
+    if not record.done or record.wall_seconds is None:
         return None
-    training, share = record["training"], core_share(record)
-    seconds, cfg = training.get("seconds") or 0.0, record["config"]
+    training, share = record.training, record.core_share
+    seconds, cfg = training.get("seconds") or 0.0, record.config
     resumed = bool(training.get("resumed_from"))
-    evaluation = record["evaluate_seconds"] or 0.0
-    rest = 0.0 if resumed else share * max(0.0, record["wall_seconds"] - seconds - evaluation)
-    rate, steps = record["steps_per_second"], training.get("steps")
+    evaluation = record.evaluate_seconds or 0.0
+    rest = 0.0 if resumed else share * max(0.0, record.wall_seconds - seconds - evaluation)
+    rate, steps = record.steps_per_second, training.get("steps")
     stopped = bool(training.get("converged")) or cfg["budget"].get("stop", "none") != "none"
-    sizes, fields = record["sizes"] or {}, step_fields(cfg)
+    sizes, fields = record.sizes or {}, step_fields(cfg)
     return Timing(
-        key=record["config_key"],
-        like=_like(record["data_hash"], fields),
-        model=record["model"],
-        inference=record["inference"],
+        key=record.config_key,
+        like=_like(record.data_hash, fields),
+        model=record.model,
+        inference=record.inference,
         fields=fields,
         sizes=_recorded_sizes(sizes) or sizes_of(cfg),
         step=share / rate if rate else None,
@@ -207,10 +207,10 @@ def timing(record: dict) -> Timing | None:
         rest=rest,
         evaluation=share * evaluation,
         steps=steps if stopped else None,
-        whole=share * max(record["wall_seconds"], seconds),
+        whole=share * max(record.wall_seconds, seconds),
         steady=bool(training.get("cpu_seconds")) and not resumed,
-        finished=record["finished"] or "",
-        device=str(record["device"]),
+        finished=record.finished or "",
+        device=str(record.device),
     )
 
 
@@ -342,8 +342,8 @@ def _packed_timings(places: Sequence[Path]) -> dict[str, Timing]:
         return {}
     digest = hashlib.sha256(json.dumps([source, facts]).encode()).hexdigest()
     base = cache_folder()
-    place = base / f"{NAME}-{digest[:32]}.json" if base and files else None
-    known = read_cached(place, NAME) if place else None
+    place = base / f"{CACHE_NAME}-{digest[:32]}.json" if base and files else None
+    known = read_cached(place, CACHE_NAME) if place else None
     if known is None:
         records = (u.record for p in places for u in packed_units(p, warn=lambda text: None, traces=False))
         timings = list(_grouped(filter(None, map(timing, records))).values())
@@ -353,7 +353,7 @@ def _packed_timings(places: Sequence[Path]) -> dict[str, Timing]:
             "timings": [asdict(t) | {"fields": shared.index(t.fields)} for t in timings],
         }
         if place:
-            write_cached(place, NAME, known, 4)
+            write_cached(place, CACHE_NAME, known, 4)
     found = [
         Timing(
             **each
