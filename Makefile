@@ -123,7 +123,7 @@ docs: $(DOCS)  ## the documentation site, site/index.html (Python 3.11 or later)
 	  echo "the site needs Python 3.11 or later: make clean, then make docs PYTHON=python3.11" >&2; exit 1; }
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -f .ci/mkdocs.yml && echo "site/index.html"
 
-results: $(STAMP)  ## write docs/results/ and the numbers that pages cite, from records and measurements
+results: $(STAMP)  ## write docs/results/ and cited numbers anew, from records and measurements
 	@$(BIN)/python .ci/results.py
 
 repro: $(STAMP)  ## run the published tables' cells, in the order of cells.txt, records to results/reference; BUDGET=2h

@@ -76,3 +76,10 @@ def test_the_tests_that_the_security_page_names_exist():
     }
     named = set(re.findall(r"`(test_\w+)`", text))
     assert len(named) > 10 and named <= defined
+
+
+def test_the_written_documentation_stays_below_thirty_thousand_words():
+    """Code blocks, comments and the generated pages of results/ are not counted."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    text = re.sub(r"```.*?```|<!--.*?-->|^    .*?$", "", text, flags=re.M | re.S)
+    assert len([word for word in text.split() if re.search(r"\w", word)]) < 30_000
