@@ -295,7 +295,7 @@ def plan_lines(cfg: dict, split: Split, model, seed: int) -> list[tuple[str, str
     where = f"{split.dataset}, split {cfg['split']} of {splits} ({protocol['name']})"
     lines = [("data", f"{where}: {sizes}")]
     lines += [("prepare", text) for text in split.recipe.lines()] if split.recipe else []
-    lines += [("beware", trap) for trap in split.traps]
+    lines += [("warning", trap) for trap in split.traps]
     about = f": {model.start(split, seed)}" if hasattr(model, "start") else ""
     lines.append(("model", f"{cfg['model']['name']}{about}"))
     if hasattr(model, "start"):
