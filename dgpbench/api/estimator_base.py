@@ -135,7 +135,7 @@ class Estimator(BaseEstimator):
             notes.append(text)
             curve.note(text)
 
-        fitted = train(cfg, split, note, curve)
+        fitted = _with_common_noise(train(cfg, split, note, curve))
         self.config_, self.transform_, self.notes_ = cfg, Transform.of(split), notes
         self.history_ = _history(curve.points)
         values, self.model_file_ = split_parameters(fitted.parameters())
@@ -183,7 +183,7 @@ class Estimator(BaseEstimator):
         """Return the model, made from its parameters after copying or loading."""
         if getattr(self, "_model", None) is None:
             self._check_parameters()
-            self._model = create(self.config_)
+            self._model = _with_common_noise(create(self.config_))
             file = self.model_file_  # whoever unpickled this estimator has trusted all of it
             self._model.load_parameters(unpack(file) if file else self.parameters_)
         return self._model
@@ -311,6 +311,13 @@ class Estimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = False
         return tags
+
+
+def _with_common_noise(model: Model) -> Model:
+    """Return the model, which now predicts each row as if it were alone, whatever the other rows."""
+    if hasattr(model, "common_noise"):
+        model.common_noise = True
+    return model
 
 
 def _unused_sections(model: dict) -> tuple[str, ...]:

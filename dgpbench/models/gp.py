@@ -36,6 +36,7 @@ class GPModel:
     """Sparse and deep GPs, with or without latent variables, by any method of inference/."""
 
     tasks = ("regression", "binary", "multiclass", "counts")
+    common_noise = False  # True: predictions at all rows share their samples
 
     def __init__(self, cfg: dict):
         self.cfg = cfg
@@ -181,7 +182,8 @@ class GPModel:
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
         """The likelihood's prediction, averaged over the posterior: mixture, probabilities or draws."""
-        predict = partial(prediction.predict, members=len(self._members))
+        predict = partial(prediction.predict, members=len(self._members), common=self.common_noise)
+        seed = self.cfg["seed"] if self.common_noise else seed
         each = self._for_members(predict, samples, seed, self._inputs(X))
         return each[0] if len(each) == 1 else pooled(each)
 

@@ -32,21 +32,38 @@ def needed_samples(bound: Bound, samples: int) -> int:
 
 
 def predict(
-    bound: Bound, prepared: dict, X: np.ndarray, samples: int, seed: int, members: int = 1
+    bound: Bound,
+    prepared: dict,
+    X: np.ndarray,
+    samples: int,
+    seed: int,
+    members: int = 1,
+    common: bool = False,
 ) -> Predictive:
-    """The predictive distribution at the rows of X (N, D), one of so many that are pooled."""
+    """Return the predictive distribution at the rows of X (N, D), one of `members` that are pooled.
+
+    With `common` noise every row has the same samples, so that the prediction at a row does not depend on the
+    other rows or their order.
+    """
     model = bound.model
     S = needed_samples(bound, samples)
-    out = _in_blocks(_compiled_predict, bound, S, prepared, (X,), COLUMNS // S, seed, members > 1)
+    compiled = partial(_compiled_predict, common=common)
+    out = _in_blocks(compiled, bound, S, prepared, (X,), COLUMNS // S, seed, members > 1, common)
     if hasattr(model.likelihood, "probs"):
         return Predictive(probs=out[0][0])
     mean, var = out
     if isinstance(model.likelihood, Gaussian):
         return Predictive(mean=mean, var=var)
     rng = np.random.default_rng((seed, 1))
-    F = mean + np.sqrt(np.maximum(var, 0.0)) * rng.standard_normal((samples, *mean.shape[1:]))
+    shape = (samples, 1, mean.shape[2]) if common else (samples, *mean.shape[1:])
+    F = mean + np.sqrt(np.maximum(var, 0.0)) * rng.standard_normal(shape)
     p = {name: value.numpy() for name, value in prepared["likelihood"].items()}
     rates = np.exp(F) if isinstance(model.likelihood, Poisson) else None
+    if common:
+        rows = [
+            model.likelihood.draw(p, F[:, n : n + 1], np.random.default_rng((seed, 2))) for n in range(len(X))
+        ]
+        return Predictive(draws=np.concatenate(rows, 1), rates=rates)
     return Predictive(draws=model.likelihood.draw(p, F, rng), rates=rates)
 
 
@@ -59,7 +76,15 @@ def log_density(bound: Bound, prepared: dict, X, Y, samples: int, seed: int, mem
 
 
 def _in_blocks(
-    compiled, bound: Bound, S: int, prepared: dict, arrays, rows: int, seed: int, tight: bool
+    compiled,
+    bound: Bound,
+    S: int,
+    prepared: dict,
+    arrays,
+    rows: int,
+    seed: int,
+    tight: bool,
+    common: bool = False,
 ) -> list[np.ndarray]:
     """The outputs (S, N, ...) of a compiled function of equally large blocks of rows, of no more than there
     are where `tight` and without noise, which depends on the size."""
@@ -70,13 +95,15 @@ def _in_blocks(
     ways = latent_curve.Ways((*curves, 0))
     for block, start in enumerate(range(0, N, rows)):
         padded = [np.concatenate([A[start : start + rows], A[:1].repeat(rows, 0)])[:rows] for A in arrays]
-        given = (prepared, *padded, tf.constant([seed, block]))
+        given = (prepared, *padded, tf.constant([seed, 0 if common else block]))
         out = ways.first_good(lambda nodes, given=given: compiled(bound, S, nodes)(*given))
         parts.append([a.numpy()[:, : N - start] for a in out])
     return [np.concatenate(column, 1) for column in zip(*parts, strict=True)]
 
 
-def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed, nodes: int = 0):
+def sampled_moments(
+    bound: Bound, prepared: dict, X, samples: int, seed, nodes: int = 0, common: bool = False
+):
     """Mean and variance of the outputs (P, S N) at rows X (N, D), the noise that they came from, and the
     doubt in them where they came by a curve with so many nodes.
 
@@ -84,8 +111,9 @@ def sampled_moments(bound: Bound, prepared: dict, X, samples: int, seed, nodes: 
     """
     model = bound.model
     last, N = model.layers[-1], X.shape[0]
-    shape = (model.noise_dim + (last.output_dim if last.mixed else 0), samples * N)
+    shape = (model.noise_dim + (last.output_dim if last.mixed else 0), samples * (1 if common else N))
     noise = tf.cast(tf.random.stateless_normal(shape, seed, dtype=tf.float32, alg="philox"), tf.float64)
+    noise = tf.repeat(noise, N, axis=1) if common else noise  # columns are samples, and in each the rows
     w = [tf.reshape(noise[model.noise_rows(i)], (model.layers[i].dim, 1, -1)) for i in model.latent]
     doubt = tf.zeros((), tf.float64)
     if nodes:
@@ -113,7 +141,7 @@ def along_latent(bound: Bound, prepared: dict, places: np.ndarray) -> np.ndarray
 
 
 @lru_cache(maxsize=8)
-def _compiled_predict(bound: Bound, samples: int, nodes: int):
+def _compiled_predict(bound: Bound, samples: int, nodes: int, common: bool = False):
     """Mean and variance (S, N, P), of y under a Gaussian likelihood and of f under others; or the mean of the
     class probabilities (1, N, C). In float64."""
     model, likelihood = bound.model, bound.model.likelihood
@@ -122,7 +150,7 @@ def _compiled_predict(bound: Bound, samples: int, nodes: int):
     def run(prepared, X, seed):
         N = X.shape[0]
         rows = lambda A: tf.transpose(tf.reshape(A, (-1, samples, N)), (1, 2, 0))  # noqa: E731  S, N, P
-        mean, var, noise, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes)
+        mean, var, noise, doubt = sampled_moments(bound, prepared, X, samples, seed, nodes, common)
         if hasattr(likelihood, "probs"):
             each = likelihood.probs(prepared["likelihood"], mean, var, noise[model.likelihood_rows])
             return (tf.reduce_mean(rows(each), 0, keepdims=True),), doubt

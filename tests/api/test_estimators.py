@@ -49,6 +49,24 @@ def test_all_checks_of_scikit_learn_with_the_default_model(kind):
     assert failures(kind(overrides="engine.xla=false", num_inducing=10, steps=20)) == []
 
 
+@pytest.mark.parametrize(
+    "model, words", [("dgp2", []), ("dgp2", ["likelihood=beta"]), ("lv_gp", [])], ids=str
+)
+def test_a_row_is_predicted_alike_alone_and_in_any_order(model, words):
+    X, y = data()
+    y = (y - y.min() + 0.1) / (np.ptp(y) + 0.2)
+    fitted = dgpbench.Regressor(model, num_inducing=8, steps=3, overrides=["engine.xla=false", *words]).fit(
+        X, y
+    )
+    mean, sd = fitted.predict(X, return_std=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    again, spread = fitted.predict(X[order], return_std=True)
+    np.testing.assert_allclose(again, mean[order], rtol=1e-9)
+    np.testing.assert_allclose(spread, sd[order], rtol=1e-9)
+    np.testing.assert_allclose(fitted.predict(X[3:4]), mean[3:4], rtol=1e-9)
+    assert np.ptp(mean) > 0.0
+
+
 def test_predictions_are_those_of_a_run(tmp_path, monkeypatch):
     """The same rows, scaled by themselves, through `dgpbench run` and through fit and predict."""
     monkeypatch.chdir(tmp_path)

@@ -230,8 +230,20 @@ DATA = {
 }
 
 
+MINUTES = (  # models with many methods, each of which is compiled
+    *("alignment", "cde", "dgp2", "dgp3", "dgp4", "dgp5", "gp", "gp_gp", "gp_gp_gp", "gp_lv_gp"),
+    *("lv_gp", "lv_gp_gp", "lv_gp_gp_gp", "sgp500", "warped_gp"),
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("model", sorted(set(MODELS) - {"wrapped"}))  # which needs a class of the user's
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(name, marks=pytest.mark.long if name in MINUTES else ())
+        for name in sorted(set(MODELS) - {"wrapped"})  # which needs a class of the user's
+    ],
+)
 def test_what_composes_runs(model, tmp_path, monkeypatch):
     from dgpbench.experiment import run_unit
 

@@ -17,7 +17,7 @@ MANY = [
     "model=mc_dropout",
     "model=cvae_50 inference.batch=7 budget.steps=12",
     "model=sgp500 likelihood=student_t precision=float32 model.lengthscale=sqrt_dim budget.seconds=null",
-    "model=deep_ensemble experiment=cde_gp",
+    "model=deep_ensemble experiment=cde_gp inference=adam",
     "experiment=dsvi2017_dgp2_fast_shared model=sgp inference.adam.learning_rate=1e-3",
     "experiment=natgrad_naval_beta_adam dataset=boston launcher=slurm",
     "inference=optimal model=cde protocol=iwvi2019_released",

@@ -4,6 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from dgpbench.config import compose
 from dgpbench.data import Split
@@ -18,6 +19,22 @@ SMALL = [
     "protocol.latent_samples=64",
     "engine.xla=false",
 ]
+
+
+DEEPER = (
+    "dgp4",
+    "dgp5",
+    "gp_gp_gp",
+    "lv_gp_gp_gp",
+    "sgp500",
+    "cvae_100_100",
+    "mdn_50",
+)  # larger members of a family
+
+
+def marks(name: str) -> list:
+    """Return the marks of a model that is not among the fast ones."""
+    return [pytest.mark.slow, *([pytest.mark.long] if name in DEEPER else [])]
 
 
 def arrays(rows: int) -> tuple[np.ndarray, np.ndarray]:

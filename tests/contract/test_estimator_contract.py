@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.metrics import r2_score
-from small_runs import model_fields, tasks
+from small_runs import marks, model_fields, tasks
 
 import dgpbench
 from dgpbench.config.tree import options
@@ -43,7 +43,7 @@ def cases(task: str):
     kinds = {"regression": ("regression",), "classes": ("binary", "multiclass")}[task]
     chosen = [name for name in NAMES if set(kinds) & set(tasks(name))]
     fast = set(FAST) - set(SLOW_AS_CLASSIFIERS if task == "classes" else ())
-    return [pytest.param(n, marks=() if n in fast else pytest.mark.slow) for n in chosen]
+    return [pytest.param(n, marks=() if n in fast else marks(n)) for n in chosen]
 
 
 def test_every_family_has_a_fast_case():

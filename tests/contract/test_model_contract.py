@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_runs import DIM, OUTPUTS, SAMPLES, config, fitted, model_fields, tasks, unit_config
+from small_runs import DIM, OUTPUTS, SAMPLES, config, fitted, marks, model_fields, tasks, unit_config
 
 from dgpbench.config.tree import options
 from dgpbench.experiment import run_unit
@@ -18,7 +18,7 @@ X_NEW = np.random.RandomState(1).randn(11, DIM)
 
 
 QUICK = ("linear", "sgp", "dgp2", "lv_gp", "cvae_50", "mdn_1", "gpr", "decision_tree")  # one of each kind
-EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
+EACH = [pytest.param(name, marks=() if name in QUICK else marks(name)) for name in MODELS]
 
 
 @pytest.fixture(scope="module", params=EACH)

@@ -18,7 +18,11 @@ print(tf.config.threading.get_intra_op_parallelism_threads(), used, later)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("threads", "inside", "pool"),
-    [(2, True, 2), (2, False, 1), (8, False, 8)],  # many threads have not operations enough side by side
+    [
+        (2, True, 2),
+        pytest.param(2, False, 1, marks=pytest.mark.long),
+        (8, False, 8),
+    ],  # many threads have not operations enough side by side
 )
 def test_pools(threads, inside, pool):
     """The number of threads stays what it was when TensorFlow has started."""

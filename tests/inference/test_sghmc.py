@@ -149,7 +149,10 @@ def test_blocks_and_checkpoints_do_not_matter_bitwise():
     [
         (["model=lv_gp"], "latent variables"),
         (["model=cvae_50"], "use inference=adam"),
-        (["model=dgp2", "budget.steps=100"], "at least 2525"),
+        (
+            ["model=dgp2", "budget.steps=100", "inference.burn_in=2500", "inference.thinning=25"],
+            "at least 2525",
+        ),
         (["model=dgp2", "budget.steps=null", "budget.seconds=10"], "set budget.steps"),
         (["model=dgp2", "likelihood=softmax", "inference.potential=marginal"], "robustmax"),
         (["model=dgp2", "inference.natgrad.gamma=0.1"], "natgrad"),

@@ -16,7 +16,11 @@ ENDS = {
     "diverge": ("diverged", "the bound is not finite"),
     "kill": ("interrupted", "its process was killed from outside (signal 9, SIGKILL)"),
     "crash": ("failed", "its process crashed (signal 11, SIGSEGV); its log says more"),
-    "exit": ("failed", "its process ended with exit code 3 before the unit did; its log says more"),
+    "exit": (
+        "failed",
+        "its process ended with exit code 3 before the run did: the model, or a library that it uses, "
+        "may call os._exit; its log says more",
+    ),
     "sleep": ("timeout", "took more than 0.08 minutes (launcher.timeout); stopped by signal 15"),
     "stubborn": ("timeout", "took more than 0.08 minutes (launcher.timeout) and did not stop when asked"),
     "import": ("interrupted", "stopped by signal 15 outside of training"),
