@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = re.compile(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", re.M | re.S)
+OUTPUT = re.compile(r"^```(?:text|tex)\n(.*?)^```$", re.M | re.S)
 COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
 
 
@@ -31,14 +32,27 @@ def write(page: str, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def run(arguments: list[str], folder: Path) -> str:
-    """The command's output; it must succeed."""
+def masked(text: str) -> list[str]:
+    """Lines with numbers and keys replaced and spaces collapsed: what stays on another machine."""
+    text = re.sub(r"-[0-9a-f]{8}\b", "-KEY", text)
+    lines = re.sub(r"[-–]?\d[\d.,:]*(e-?\d+)?", "#", text).splitlines()
+    return [" ".join(line.split()) for line in lines if line.strip()]
+
+
+def outputs(page: str) -> list[str]:
+    """Masked lines of the output that a page shows."""
+    blocks = OUTPUT.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    return [line for block in blocks for line in masked(block)]
+
+
+def run(arguments: list[str], folder: Path, notes: bool = False) -> str:
+    """Return what the command prints, with `notes` also its plan and progress; it must succeed."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("DGPBENCH_")}
     env |= {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     command = [sys.executable, "-m", "dgpbench", *arguments]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stderr + done.stdout if notes else done.stdout
 
 
 def records(folder: Path) -> list[dict]:

@@ -20,10 +20,14 @@ def test_from_a_file_to_a_latex_table(tmp_path):
     own, several, latex = (
         [SMALL.get(word, word) for word in arguments] for arguments in (own, several, latex)
     )
-    table = docs_page.run(own, tmp_path)
-    assert table.count("3/3") == 3 and "missing" not in table
+    printed = docs_page.run(own, tmp_path)
+    assert printed.count("3/3") == 3 and "missing" not in printed
     table = docs_page.run([*several, "protocol.draws=50"], tmp_path)
     assert "3/3" in table and "Paired tests against linear" in table and "missing" not in table
     assert (tmp_path / "figures" / "figure-compare-dots.pdf").is_file()
     text = docs_page.run([*latex, "protocol.draws=50"], tmp_path)
     assert r"dataset & \textbf{linear} & \textbf{sgp} & \textbf{dgp2} \\" in text and "over 3 splits" in text
+    found = docs_page.masked(printed + table + text)
+    data = ("boston", "energy", "concrete", "wells.csv", "sgp", "dgp2")  # rows that depend on data and budget
+    shown = [line for line in docs_page.outputs("compare-models.md") if not line.lstrip("% ").startswith(data)]
+    assert len(shown) > 30 and not set(shown) - set(found)

@@ -88,6 +88,11 @@ def test_show_and_rescore(folder):
         assert after[record["key"]]["metrics"] == record["metrics"]
 
 
-def test_the_comparison(folder):
-    table = docs_page.run(docs_page.commands(PAGE)[3], folder)
-    assert table.count("3/3") == 3 and "Paired tests against linear" in table and "missing" not in table
+def test_the_page_shows_what_the_commands_print(folder):
+    check, first, _, compare, *_ = docs_page.commands(PAGE)
+    found = docs_page.run(compare, folder)
+    assert found.count("3/3") == 3 and "missing" not in found
+    found += docs_page.run(check, folder, notes=True) + docs_page.run([*first, "--force"], folder, notes=True)
+    varying = ("expected", "check of", "record", "evaluation", "training")  # times, and what was run before
+    shown = [line for line in docs_page.outputs(PAGE) if not line.startswith(varying)]
+    assert len(shown) > 20 and not set(shown) - set(docs_page.masked(found))

@@ -20,8 +20,10 @@ def folder(tmp_path_factory):
     header = "id,area,rooms,age,price"
     np.savetxt(place / "houses.csv", table, fmt="%.6f", delimiter=",", header=header, comments="")
     docs_page.write(PAGE, place)
-    shown = [docs_page.run(arguments, place) for arguments in docs_page.commands(PAGE)]
-    assert "houses" in shown[3]
+    printed = [docs_page.run(arguments, place, notes=True) for arguments in docs_page.commands(PAGE)]
+    assert "houses" in printed[3]
+    shown = docs_page.outputs(PAGE)
+    assert len(shown) == 6 and not set(shown) - set(docs_page.masked(printed[1]))
     return place
 
 
