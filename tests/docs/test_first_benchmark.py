@@ -4,7 +4,7 @@ import docs_page
 import pytest
 
 PAGE = "first-benchmark.md"
-WARNINGS = ("beware", "warning")  # only of some data
+WARNINGS = ("warning",)  # only of some data
 SMALL = ["run", "model=dgp2", "dataset=heteroscedastic", "budget.steps=20"]
 
 
