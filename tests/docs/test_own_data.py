@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
     printed = [docs_page.run(arguments, place, notes=True) for arguments in docs_page.commands(PAGE)]
     assert "houses" in printed[3]
     shown = docs_page.outputs(PAGE)
-    assert len(shown) == 6 and not set(shown) - set(docs_page.masked(printed[1]))
+    assert len(shown) == 7 and not set(shown) - set(docs_page.masked(printed[1]))
     return place
 
 
