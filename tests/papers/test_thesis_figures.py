@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from scipy.optimize import minimize
 
-from dgpbench.gp.likelihoods import continuous, discrete
+from dgpbench.gp.likelihoods import distributions
 from dgpbench.papers import figures
 from dgpbench.papers.figures import approximations, priors
 
@@ -43,11 +43,11 @@ def test_posteriors_are_exact_regression(noise):
 def test_log_densities_are_those_of_the_likelihoods():
     f = np.linspace(-3.0, 3.0, 13)
     made = {
-        "Student-t, 3 degrees": (continuous.StudentT(df=3.0), {"scale": 1.0}),
-        "Bernoulli": (discrete.BernoulliLogit(), {}),
-        "Gamma": (continuous.Gamma(), {"shape": 1.0}),
-        "Beta": (continuous.Beta(), {"scale": 1.0}),
-        "Ordinal": (discrete.Ordinal(levels=3, low=0.0, high=1.0), {"sigma": 1.0, "edges": [0.0, 1.0]}),
+        "Student-t, 3 degrees": (distributions.StudentT(df=3.0), {"scale": 1.0}),
+        "Bernoulli": (distributions.BernoulliLogit(), {}),
+        "Gamma": (distributions.Gamma(), {"shape": 1.0}),
+        "Beta": (distributions.Beta(), {"scale": 1.0}),
+        "Ordinal": (distributions.Ordinal(levels=3, low=0.0, high=1.0), {"sigma": 1.0, "edges": [0.0, 1.0]}),
     }
     assert list(made) == list(priors.LIKELIHOODS)
     for name, (density, ys) in priors.LIKELIHOODS.items():
