@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
-from dgpbench.config import config_key, deviations, run_key
+from dgpbench.config import config_key, deviations, plugins, run_key
 from dgpbench.config.classes import create_method
 from dgpbench.config.derived import budget_of, budget_text, every, is_trial, num_splits, planned_steps
 from dgpbench.config.refusals import SAMPLED, burn_in_and_thinning
@@ -62,6 +62,7 @@ def run_unit(
     `stopped` returns what a signal's handler has raised, which native code under import turns into other
     errors. `trial` is called before training; what it raises is recorded like an error of `fit`.
     """
+    plugins.use(cfg["paths"].get("config_dirs", ()))  # in a worker too
     reporter, notes = reporter or Silent(), []
     note = _collector(notes, reporter)
     ensure_writable(cfg["paths"]["results"])

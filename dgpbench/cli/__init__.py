@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from dgpbench import __version__
 from dgpbench.cli.registry import VERBS, commands
+from dgpbench.config import plugins
 from dgpbench.config.suggest import ALIASES, nearest
 from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.plain_text import visible
@@ -166,6 +167,7 @@ def run_verb(verb: str, argv: list[str]) -> int:
         if word.startswith("-") or words is None:
             raise UserError(_unknown(verb, word, argv, known))
         words.append(word)
+    plugins.use(getattr(args, "config_dir", ()))
     return module.main(args)
 
 

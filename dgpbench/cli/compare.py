@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from dgpbench.cli.arguments import add_config_dir, add_no_check, add_source_arguments, reference_of
+from dgpbench.config import plugins
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.render import FORMATS
 from dgpbench.store.layout import results_folder
 
-PLOTS = ("dots", "ranks", "curves", "seconds", "calibration")
 ALL, FIGURES = "all", "figures"
 EPILOG = """\
 The words are those of sweep: lists a,b,c make columns (models, settings) or rows (datasets), split=0,1,2
@@ -61,7 +61,8 @@ def add_parser(subparsers) -> None:
         nargs="?",
         const=ALL,
         metavar="KINDS",
-        help=f"also draw it: all of {', '.join(PLOTS)}, or those named; PNG, PDF and CSV files",
+        help=f"also draw it: all of {', '.join(plugins.built_in('comparison_figure'))}, or those named; PNG, "
+        "PDF and CSV files",
     )
     parser.add_argument("-o", "--output", metavar="DIR", help="folder of the plots (default: figures)")
     add_no_check(parser)
@@ -116,12 +117,13 @@ def _kinds(args: argparse.Namespace) -> list[str]:
         if args.output is not None:
             raise UserError("-o is the folder of the plots; add --plot, or write the table with > FILE")
         return []
-    kinds = list(PLOTS) if args.plot == ALL else [name for name in args.plot.split(",") if name]
+    known = list(plugins.entries("comparison_figure"))
+    kinds = known if args.plot == ALL else [name for name in args.plot.split(",") if name]
     if not kinds:
-        raise UserError(f"--plot names no picture; give some of {', '.join(PLOTS)}, or --plot alone for all")
+        raise UserError(f"--plot names no picture; give some of {', '.join(known)}, or --plot alone for all")
     for name in kinds:
-        if name not in PLOTS:
-            raise UserError(f"--plot {name} is no kind of picture{did_you_mean(name, PLOTS)}")
+        if name not in known:
+            raise UserError(f"--plot {name} is no kind of picture{did_you_mean(name, known)}")
     output_folder(args.output or FIGURES)
     return kinds
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dgpbench.cli.registry import commands
+from dgpbench.config import plugins
 from dgpbench.config.kernel_names import families
 from dgpbench.config.tree import conf_dir, groups, main_fields, options, plugin_folders
 
@@ -127,13 +128,13 @@ def _metrics(verb: str) -> Sequence[str]:
 def _choices(verb: str, flag: str) -> Sequence[str]:
     """Values of a flag that takes one of a few names."""
     if verb == "compare" and flag in ("--format", "--plot"):
-        from dgpbench.cli.compare import FORMATS, PLOTS
+        from dgpbench.cli.compare import FORMATS
 
-        return FORMATS if flag == "--format" else PLOTS
+        return FORMATS if flag == "--format" else list(plugins.entries("comparison_figure"))
     if verb == "plot" and flag == "--kind":
-        from dgpbench.cli.plot import KINDS
+        from dgpbench.cli.plot import kinds_of_runs
 
-        return KINDS
+        return kinds_of_runs()
     return ()
 
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dgpbench.cli.arguments import add_results
+from dgpbench.cli.arguments import add_config_dir, add_results
+from dgpbench.config import plugins
 from dgpbench.errors import UserError
 from dgpbench.store.layout import results_to_read
 
-KINDS = ("curves", "predictions", "calibration", "reliability", "layers")
+LAYERS = "layers"  # drawn from the fitted model
+
+
+def kinds_of_runs() -> list[str]:
+    """Return the figures of a run by name."""
+    return [*plugins.entries("run_figure"), LAYERS]
 
 
 def add_parser(subparsers) -> None:
@@ -31,9 +37,10 @@ def add_parser(subparsers) -> None:
         action="append",
         default=[],
         metavar="KIND",
-        help=f"only these of {', '.join(KINDS)} (several: comma or repeated)",
+        help=f"only these of {', '.join(kinds_of_runs())} (several: comma or repeated)",
     )
     parser.add_argument("-o", "--output", default="figures", metavar="DIR", help="folder (default: figures)")
+    add_config_dir(parser, "folder with your own figures")
     add_results(parser)
 
 
@@ -50,11 +57,11 @@ def main(args: argparse.Namespace) -> int:
     pictures: list[Picture] = []
     undrawn: list[str] = []
     try:
-        if plain := [kind for kind in kinds if kind != "layers"]:
+        if plain := [kind for kind in kinds if kind != LAYERS]:
             pictures, undrawn = pictures_of_runs(units, plain)
     except Nothing as nothing:
         undrawn.append(str(nothing))
-    if "layers" in kinds and (args.kind or (len(units) == 1 and has_layers(units[0].record))):
+    if LAYERS in kinds and (args.kind or (len(units) == 1 and has_layers(units[0].record))):
         from dgpbench.api.fitted import layers_of
 
         drawn, more = layer_pictures(units, layers_of)
@@ -69,9 +76,10 @@ def _kinds(given: list[str]) -> list[str]:
     from dgpbench.config.suggest import did_you_mean
 
     names = [name for word in given for name in word.split(",") if name]
+    known = kinds_of_runs()
     for name in names:
-        if name not in KINDS:
-            raise UserError(f"no kind '{name}'{did_you_mean(name, KINDS)}")
+        if name not in known:
+            raise UserError(f"no kind '{name}'{did_you_mean(name, known)}")
     if given and not names:
-        raise UserError(f"--kind names no picture; give some of {', '.join(KINDS)}")
-    return names or list(KINDS)
+        raise UserError(f"--kind names no picture; give some of {', '.join(kinds_of_runs())}")
+    return names or known

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from dgpbench.cli.arguments import add_source_arguments, reference_of
+from dgpbench.cli.arguments import add_config_dir, add_source_arguments, reference_of
 from dgpbench.store.layout import results_to_read
 
 
@@ -23,6 +23,7 @@ def add_parser(subparsers) -> None:
         "--all", action="store_true", help="include the papers' tables and figures without runs of yours"
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
+    add_config_dir(parser, "folder with your own metrics, whose direction and units are used")
     add_source_arguments(parser)
 
 

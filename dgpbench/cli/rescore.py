@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dgpbench.cli.arguments import add_allow, add_allow_model, add_results, note_of
+from dgpbench.cli.arguments import add_allow, add_allow_model, add_config_dir, add_results, note_of
 from dgpbench.errors import Interrupted, UserError
 
 
@@ -18,6 +18,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("filters", nargs="*", metavar="name=value", help="only these, e.g. dataset=energy")
     add_results(parser)
+    add_config_dir(parser, "folder with metrics to add, and with kernels and likelihoods of the runs")
     add_allow(parser, "call code of this package, where records name it")
     add_allow_model(parser)
     parser.add_argument("-q", "--quiet", action="store_true", help="print errors only")
@@ -25,10 +26,12 @@ def add_parser(subparsers) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.config import compose
+    from dgpbench.config.plugins import own_targets
     from dgpbench.store.filters import select
     from dgpbench.store.scan import scan
 
-    paths = compose()["paths"]
+    paths = compose(config_dirs=args.config_dir)["paths"]
+    args.allow = [*args.allow, *own_targets()]
     paths["results"] = args.results or paths["results"]
     note = note_of(args)
     found = scan(paths["results"], reference=False, traces=True)

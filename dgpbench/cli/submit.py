@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from dgpbench.cli.arguments import add_results
+from dgpbench.cli.arguments import add_config_dir, add_results
 from dgpbench.errors import UserError
 from dgpbench.plain_text import visible
 
@@ -29,6 +29,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--name", metavar="NAME", help="of the file: you, your group or your machine")
     parser.add_argument("--check", action="store_true", help="write nothing")
     add_results(parser, "folder whose community/ is written")
+    add_config_dir(parser, "folder with your own kernels, likelihoods and metrics that the records use")
 
 
 def main(args: argparse.Namespace) -> int:

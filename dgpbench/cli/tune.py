@@ -17,7 +17,7 @@ def add_parser(subparsers) -> None:
         "tune",
         help="choose settings on validation rows, then refit the best",
         description="Try values of some settings, score each on rows held out of the training rows "
-        "(protocol.validation, 0.1 unless given), and train the best by log-likelihood on all training rows. "
+        "(protocol.validation, 0.1 unless given), and train the best on all training rows. "
         "Test rows play no part in the choice. Trials are units of a sweep: what is done is not run again, "
         "and launcher= says where they run.",
     )
@@ -35,6 +35,9 @@ def add_parser(subparsers) -> None:
         choices=("random", "optuna"),
         default="random",
         help="random search (default), or Optuna's TPE: pip install 'dgpbench[tune]'",
+    )
+    parser.add_argument(
+        "--metric", metavar="NAME", help="of validation rows, such as rmse or crps (default: loglik)"
     )
     parser.add_argument("--dry-run", action="store_true", help="show the trials, run nothing")
     add_config_dir(parser, short=True)
@@ -55,7 +58,7 @@ def main(args: argparse.Namespace) -> int:
         note(f"tune {plan.name}: {len(plan.units):,} units, {plan.configs[0]['launcher']['name']}")
         return complete(plan, retry=retry, quiet=args.quiet, verbose=args.verbose > 0)
 
-    study = search(args.overrides, args.trials, args.seed, args.sampler, args.config_dir, run)
+    study = search(args.overrides, args.trials, args.seed, args.sampler, args.config_dir, run, args.metric)
     for split in study.splits:
         _print_trials(study, split)
     study = refit(study, args.config_dir, run)
@@ -68,9 +71,10 @@ def main(args: argparse.Namespace) -> int:
 
 def _dry_run(args: argparse.Namespace) -> int:
     from dgpbench.tuning.search_space import parse
-    from dgpbench.tuning.study import split_numbers, trial_config
+    from dgpbench.tuning.study import Objective, split_numbers, trial_config
 
     space = parse(args.overrides, args.config_dir)
+    Objective.of(args.metric)  # refuses what is not allowed
     if args.sampler != "random":
         raise UserError("--dry-run is for --sampler random; Optuna chooses from what it has seen")
     splits = split_numbers(space, args.config_dir)
@@ -99,8 +103,8 @@ def _print_trials(study, split: int) -> None:
                 reason,
             ]
         )
-    print(f"split {split}: {len(ranked)} trials, best first, by validation log-likelihood")
-    _table(["trial", *study.space.names, "valid_loglik", "seconds", "status", ""], rows)
+    print(f"split {split}: {len(ranked)} trials, best first, by validation {study.objective.title}")
+    _table(["trial", *study.space.names, study.objective.names[0], "seconds", "status", ""], rows)
     if len(ranked) > SHOWN:
         print(f"... and {len(ranked) - SHOWN} more")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from dgpbench.cli.arguments import add_results, existing_results
+from dgpbench.cli.arguments import add_config_dir, add_results, existing_results
 
 
 def add_parser(subparsers) -> None:
@@ -17,6 +17,7 @@ def add_parser(subparsers) -> None:
         "changed. Exit code 1 if something does not agree.",
     )
     add_results(parser)
+    add_config_dir(parser, "folder with your own metrics, to compute them again too")
     parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from dgpbench.config import expand, refusals
+from dgpbench.config import expand, plugins, refusals
 from dgpbench.config.checks import check_fields
 from dgpbench.config.classes import create_method
 from dgpbench.config.keys import LABELS, SETTINGS, likelihood_settings
@@ -50,14 +50,19 @@ def check_words(words: Sequence[object]) -> None:
             raise UserError(f"{word!r} is not a setting; write 'name=value', one argument for each setting")
 
 
-def compose(overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = ()) -> dict:
+def compose(
+    overrides: Sequence[str] = (), config_dirs: Sequence[str | Path] = (), trusted: bool = True
+) -> dict:
     """The config that `overrides` (Hydra syntax, e.g. "model=dgp3", "budget.steps=100") describe.
 
     The command line wins over an experiment, and an experiment over the groups' defaults. The name of a
-    family, such as "model=dgp", means its default member.
+    family, such as "model=dgp", means its default member. Code in `config_dirs` is used only if
+    they are `trusted`: given by the user, not by a record.
     """
     check_words(overrides)
     folders = config_folders(config_dirs)
+    if trusted:
+        plugins.use(config_dirs)
     overrides = [_named(text, folders) for text in overrides]
     if (plain := quick(overrides, folders)) is not None:
         return _finished(plain, overrides, folders)

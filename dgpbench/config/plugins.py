@@ -27,7 +27,8 @@ HOMES = {  # of what is built in
     "kernel": "gp/kernels/covariances.py",
     "likelihood": "gp/likelihoods/distributions.py",
     "metric": "evaluate/metrics.py",
-    "figure": "report/comparison/plots.py",
+    "run_figure": "report/charts/run_charts.py",
+    "comparison_figure": "report/comparison/methods.py",
 }
 _used: dict[str, None] = {}  # config folders of this process
 _declared: dict[tuple[str, str], str] = {}  # targets that configs of this process name, by kind and name
@@ -107,6 +108,11 @@ def own_entries(kind: str, config_dirs: Sequence[str] | None = None) -> dict[str
         if held.file != entry.file:
             raise UserError(f"{kind} {entry.name} is in {held.file} and in {entry.file}; rename one of them")
     return found
+
+
+def own_targets() -> list[str]:
+    """Return the targets of kernels and likelihoods in the user's folders and in installed packages."""
+    return [entry.target for kind in ("kernel", "likelihood") for entry in own_entries(kind).values()]
 
 
 def folder_entries(folder: str | Path) -> list[Entry]:

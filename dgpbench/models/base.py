@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from dgpbench.config import plugins
 from dgpbench.config.classes import load_class
 from dgpbench.errors import UserError, in_user_file, source_of
 from dgpbench.gp import likelihoods
@@ -95,6 +96,7 @@ class Model(Protocol):
 
 def create(cfg: dict) -> Model:
     """The model that `cfg["model"]["_target_"]` names, built with the whole config."""
+    plugins.declare("kernel", cfg["model"].get("kernels", {}))
     target = cfg["model"]["_target_"]
     model = _built(load_class("model._target_", target), target, cfg)
     missing = [name for name in METHODS if not hasattr(model, name)]

@@ -126,7 +126,7 @@ def _defaults(words: tuple[str, ...], config_dirs: tuple[str, ...]) -> dict[str,
 
     for known, folders in ((words, config_dirs), (words, ()), (words[1:], ()), ((), ())):
         try:
-            return _settings(compose(list(known), folders))
+            return _settings(compose(list(known), folders, trusted=False))
         except UserError:
             continue
     return {}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from dgpbench.config import compose, deviations
 from dgpbench.config.keys import likelihood_settings, settings
+from dgpbench.config.plugins import own_targets
 from dgpbench.config.schema import show_value
 from dgpbench.config.sections import flatten
 from dgpbench.config.tree import options, read_option
@@ -90,11 +91,12 @@ def _problems(unit: Unit, known: set[str]) -> Iterator[str]:
     record = unit.record
     if not record.done:
         yield f"it is {record.status}; only finished runs are taken"
-    if packages := code_packages([record.config]):
+    own = own_targets()
+    if packages := code_packages([record.config], own):
         yield f"it ran code of {', '.join(packages)[:200]}; only models and methods of dgpbench are taken"
         return
     try:
-        check_record(record)
+        check_record(record, own)
     except ValueError as error:
         yield str(error)
         return

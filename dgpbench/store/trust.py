@@ -37,10 +37,10 @@ def check_code(config: dict, allow: Sequence[str] = ()) -> None:
             )
 
 
-def code_packages(configs: Sequence[dict]) -> list[str]:
-    """The packages of others whose code the configs name."""
+def code_packages(configs: Sequence[dict], allow: Sequence[str] = ()) -> list[str]:
+    """The packages of others whose code the configs name, but for the targets in `allow`."""
     found = {str(target) for config in configs for _, target in _code(config, "")}
-    return sorted({target.partition(".")[0] for target in found if not OURS.fullmatch(target)})
+    return sorted({target.partition(".")[0] for target in found - set(allow) if not OURS.fullmatch(target)})
 
 
 def check_config(config: dict, allow: Sequence[str] = ()) -> None:

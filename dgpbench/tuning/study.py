@@ -7,17 +7,19 @@ rows of another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgpbench.config import compose, run_key
+from dgpbench.config import compose, plugins, run_key
 from dgpbench.config.composition import check_words
 from dgpbench.config.derived import num_splits
 from dgpbench.config.refusals import check_tuned
 from dgpbench.errors import UserError
+from dgpbench.evaluate.metric_table import LOGLIK, find_metric
+from dgpbench.evaluate.metrics import LOGLIK_KDE
 from dgpbench.store.scan import Unit
 from dgpbench.sweep.launch import complete
 from dgpbench.sweep.plan import Plan
@@ -30,8 +32,40 @@ if TYPE_CHECKING:
     from dgpbench.api.runs import Run
 
 VALIDATION = 0.1  # share of the training rows that a trial is scored on, unless protocol.validation is given
-OBJECTIVES = ("valid_loglik", "valid_loglik_kde")  # the second for models that only draw
 Complete = Callable[..., list[Unit | None]]  # (plan, retry) -> its units
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The validation metric that trials are chosen by, and further ones for models that lack it."""
+
+    names: tuple[str, ...]
+    title: str
+    lower: bool = False
+
+    @classmethod
+    def of(cls, name: str | None) -> Objective:
+        """Return the objective for a metric, by default the log-likelihood."""
+        if name is None:  # by kernel density estimate for models that only draw
+            return cls(tuple(_validation(metric) for metric in (LOGLIK, LOGLIK_KDE)), "log-likelihood")
+        metric = find_metric(name)
+        if metric.better is None or not metric.name.startswith("test_"):
+            what = "neither higher nor lower is better" if metric.better is None else "it is not of test rows"
+            raise UserError(f"--metric {name} cannot choose settings: {what}; use e.g. loglik, rmse or crps")
+        own = _validation(metric.name)
+        return cls((own,), own.removeprefix("valid_"), metric.better == "lower")
+
+    def score(self, metrics: Mapping[str, float | None]) -> float | None:
+        """Return the value in the metrics of a record."""
+        return next((metrics[name] for name in self.names if metrics.get(name) is not None), None)
+
+    def gain(self, score: float | None) -> float | None:
+        """Return what a search maximises."""
+        return -score if score is not None and self.lower else score
+
+
+def _validation(name: str) -> str:
+    return name.replace("test_", "valid_", 1)
 
 
 @dataclass(frozen=True)
@@ -42,6 +76,7 @@ class Trial:
     split: int
     values: Values
     unit: Unit | None
+    objective: Objective
 
     @property
     def status(self) -> str:
@@ -49,11 +84,15 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """Mean validation log-likelihood, original units; None where the trial failed."""
+        """Validation metric in original units, by default log-likelihood; None if the trial failed."""
         if self.unit is None or self.status != "done":
             return None
-        metrics = self.unit.record.metrics
-        return next((metrics[name] for name in OBJECTIVES if metrics.get(name) is not None), None)
+        return self.objective.score(self.unit.record.metrics)
+
+    @property
+    def gain(self) -> float | None:
+        """The score, or its negative if lower is better."""
+        return self.objective.gain(self.score)
 
 
 @dataclass(repr=False)
@@ -71,6 +110,7 @@ class Study:
     space: Space
     trials: list[Trial] = field(default_factory=list)
     refits: dict[int, Run] = field(default_factory=dict)  # by split
+    objective: Objective = field(default_factory=lambda: Objective.of(None))
 
     @property
     def splits(self) -> list[int]:
@@ -90,7 +130,7 @@ class Study:
         list of Trial
         """
         own = [trial for trial in self.trials if trial.split == split]
-        return sorted(own, key=lambda t: (t.score is None, -(t.score or 0.0), t.number))
+        return sorted(own, key=lambda t: (t.gain is None, -(t.gain or 0.0), t.number))
 
     def best(self, split: int | None = None) -> list[str]:
         """Return the settings of the best trial.
@@ -113,7 +153,7 @@ class Study:
         ranked = self.ranked(self.splits[0] if split is None else split)
         if ranked[0].score is None:
             reason = ranked[0].unit.record.reason if ranked[0].unit else "it was not run"
-            raise UserError(f"no trial has a validation log-likelihood; the first ended so: {reason}")
+            raise UserError(f"no trial has a validation {self.objective.title}; the first ended so: {reason}")
         return self.space.overrides(ranked[0].values)
 
     def __repr__(self) -> str:
@@ -130,7 +170,7 @@ class Study:
         import pandas as pd
 
         rows = [
-            {"trial": t.number, "split": t.split, "status": t.status, "valid_loglik": t.score}
+            {"trial": t.number, "split": t.split, "status": t.status, self.objective.names[0]: t.score}
             | dict(zip(self.space.names, t.values, strict=True))
             for t in self.trials
         ]
@@ -147,6 +187,7 @@ def tune(
     sampler: str = "random",
     config_dirs: Sequence[str | Path] = (),
     quiet: bool = True,
+    metric: str | None = None,
 ) -> Study:
     """Search for the best settings on validation rows, then train them on all training rows.
 
@@ -165,6 +206,8 @@ def tune(
         Folders with your own configs.
     quiet : bool, default=True
         Hide progress output.
+    metric : str, default=None
+        Metric of the validation rows to choose by, e.g. ``"rmse"``; None means the log-likelihood.
 
     Returns
     -------
@@ -182,8 +225,9 @@ def tune(
     ['model.k=7']
     """
     check_words(overrides)
+    plugins.use(config_dirs)
     run = partial(complete, quiet=quiet)
-    return refit(search(overrides, trials, seed, sampler, config_dirs, run), config_dirs, run)
+    return refit(search(overrides, trials, seed, sampler, config_dirs, run, metric), config_dirs, run)
 
 
 def search(
@@ -193,11 +237,12 @@ def search(
     sampler: str,
     config_dirs: Sequence[str | Path],
     run: Complete,
+    metric: str | None = None,
 ) -> Study:
     """The trials of every split, each run once; those that are done are read."""
     if trials < 1 or seed < 0:
         raise UserError("a search needs at least one trial and a seed of at least 0")
-    study = Study(parse(overrides, config_dirs))
+    study = Study(parse(overrides, config_dirs), objective=Objective.of(metric))
     space = study.space
     splits = split_numbers(space, config_dirs)
     samplers = {split: create(sampler, space, trials, seed) for split in splits}
@@ -213,11 +258,11 @@ def search(
         pairs = zip(plan.units, run(plan), strict=True)
         units = {names[planned.config]: unit for planned, unit in pairs}
         for (split, values), name in zip(asked, names, strict=True):
-            study.trials.append(Trial(number[split], split, values, units.get(name)))
+            study.trials.append(Trial(number[split], split, values, units.get(name), study.objective))
             number[split] += 1
         for split, one in samplers.items():
             count = sum(own == split for own, _ in asked)
-            last = [trial.score for trial in study.trials if trial.split == split]
+            last = [trial.gain for trial in study.trials if trial.split == split]
             one.tell(last[len(last) - count :])
 
 
@@ -233,7 +278,7 @@ def refit(study: Study, config_dirs: Sequence[str | Path], run: Complete) -> Stu
     for split in study.splits:
         cfg = compose([*study.space.fixed, *study.best(split)], config_dirs)
         names, count = ", ".join(study.space.names), len(study.ranked(split))
-        text = f"{names}: best of {count} by validation log-likelihood"
+        text = f"{names}: best of {count} by validation {study.objective.title}"
         cfg = cfg | {"tuned": text, "protocol": cfg["protocol"] | {"validation": 0.0}}
         jobs.append((cfg, [split], [cfg["seed"]]))
     words = ["tune", *study.space.fixed]

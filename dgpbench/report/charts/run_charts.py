@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from dgpbench.config import plugins
 from dgpbench.config.schema import NUMBERS
+from dgpbench.errors import in_user_file, message, source_of
 from dgpbench.report.charts import Axis, Layer, Nothing, Panel, Rows, thin
 from dgpbench.report.charts.picture import Picture, panels_picture
 from dgpbench.report.charts.table_charts import shaded_text
@@ -17,7 +20,6 @@ from dgpbench.store.differences import dataset_label
 from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
-KINDS = ("curves", "predictions", "calibration", "reliability")
 MOST_POINTS, MOST_INTERVALS, MOST_PLACES = 500, 120, 300
 MOST_CLASSES = 12  # with their counts
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of bands and intervals
@@ -32,36 +34,91 @@ def run_name(record: Record) -> str:
     return f"{record.model} on {dataset_label(record.config)}, split {record.split}{seed}"
 
 
+@dataclass(frozen=True)
+class RunView:
+    """What figures of a run are drawn from: its unit, and the columns of its predictions, if it has them."""
+
+    unit: Unit
+    predictions: dict[str, np.ndarray]
+
+    @property
+    def record(self) -> Record:
+        return self.unit.record
+
+
+Draw = Callable[[RunView], list[Panel]]
+
+
+def run_figure(name: str) -> Callable[[Draw], Draw]:
+    """Declare a figure of a run, for `plot --kind name` and the run's page in the report.
+
+    The function returns panels, and none if there is nothing to draw.
+    """
+    return lambda draw: draw
+
+
+def run_figures() -> list[str]:
+    """Return the names of the figures of a run."""
+    return list(plugins.entries("run_figure"))
+
+
 def run_panels(unit: Unit) -> tuple[list[tuple[str, Panel]], str]:
     """Return panels of what was kept of a run, each with its kind, and why others are missing."""
-    record = unit.record
-    columns, why = predictions_of(unit) if record.done else ({}, "")
-    found: list[tuple[str, Panel]] = []
-    if kept := draws_over_x(unit):
-        found.append(("predictions", over_x(*kept)))
+    columns, why = predictions_of(unit) if unit.record.done else ({}, "")
+    run, found = RunView(unit, columns), []
+    known = plugins.entries("run_figure")
+    for kind in sorted(known, key=lambda kind: kind == "curves"):  # training comes last
+        draw = plugins.load(known[kind])
+        try:
+            found += [(kind, panel) for panel in draw(run)]
+        except Exception as error:
+            if not source_of(draw):
+                raise
+            why += f"{'; ' if why else ''}{kind}: {type(error).__name__}: {message(error)}{in_user_file(error)}"
+    return found, why
+
+
+@run_figure("curves")
+def curves(run: RunView) -> list[Panel]:
+    return curve(run.unit)
+
+
+@run_figure("predictions")
+def predictions(run: RunView) -> list[Panel]:
+    found, columns = [], run.predictions
+    if kept := draws_over_x(run.unit):
+        found.append(over_x(*kept))
     if "mean" in columns:
-        found.append(("predictions", predicted(columns)))
+        found.append(predicted(columns))
     if "q05" in columns:
-        found.append(("predictions", intervals(columns)))
+        found.append(intervals(columns))
     if "predicted" in columns:
-        found.append(("predictions", confusion(columns["y"], columns["predicted"])))
-    shares = pit_shares(columns["pit"]) if "pit" in columns else recorded_pit(record)
-    if shares is not None:
-        found.append(("calibration", pit(shares)))
-    if bins := record.details.get("reliability"):
-        found.append(("reliability", reliability(bins)))
-    return [*found, *(("curves", panel) for panel in curve(unit))], why
+        found.append(confusion(columns["y"], columns["predicted"]))
+    return found
 
 
-def run_picture(unit: Unit, kinds: Sequence[str] = KINDS) -> Picture:
+@run_figure("calibration")
+def calibration(run: RunView) -> list[Panel]:
+    stored = run.predictions.get("pit")
+    shares = recorded_pit(run.record) if stored is None else pit_shares(stored)
+    return [] if shares is None else [pit(shares)]
+
+
+@run_figure("reliability")
+def reliability_of_classes(run: RunView) -> list[Panel]:
+    bins = run.record.details.get("reliability")
+    return [reliability(bins)] if bins else []
+
+
+def run_picture(unit: Unit, kinds: Sequence[str] | None = None) -> Picture:
     """Draw the panels of a run of these kinds; Nothing if there are none."""
-    record = unit.record
+    record, known = unit.record, run_figures()
     panels, why = run_panels(unit)
-    shown = [(kind, panel) for kind, panel in panels if kind in kinds]
+    chosen = [kind for kind in known if kinds is None or kind in kinds]
+    shown = [(kind, panel) for kind, panel in panels if kind in chosen]
     if not shown:
-        raise Nothing(f"{run_name(record)}: {why or _why_not(record, kinds)}")
-    chosen = [kind for kind in KINDS if kind in kinds]
-    parts = ["run", record.key[:8], *(chosen if len(chosen) < len(KINDS) else ())]
+        raise Nothing(f"{run_name(record)}: {why or _why_not(record, chosen)}")
+    parts = ["run", record.key[:8], *(chosen if len(chosen) < len(known) else ())]
     data = _numbers(unit, {kind for kind, _ in shown})
     drawn = [panel for _, panel in shown]
     return panels_picture("-".join(parts), run_name(record), drawn, data, [why] if why else [], 2, (5.0, 3.2))
@@ -70,7 +127,7 @@ def run_picture(unit: Unit, kinds: Sequence[str] = KINDS) -> Picture:
 def _numbers(unit: Unit, kinds: set[str]) -> pd.DataFrame:
     """What the panels show: the predictions if they are drawn, else the bins of classes, else the curve."""
     columns, record = predictions_of(unit)[0], unit.record
-    if columns and kinds & {"predictions", "calibration"}:
+    if columns and kinds - {"reliability", "curves"}:
         return pd.DataFrame(columns)
     if "calibration" in kinds:
         return pd.DataFrame({"share": recorded_pit(record)})

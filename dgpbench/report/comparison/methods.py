@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dgpbench.config import plugins
 from dgpbench.config.derived import is_trial
 from dgpbench.evaluate.metric_table import LOGLIK, Metric, find_metric
 from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture, PictureSpec
-from dgpbench.report.charts.run_charts import KINDS, run_picture
+from dgpbench.report.charts.run_charts import run_figures, run_picture
 from dgpbench.report.charts.table_charts import PICTURES
 from dgpbench.report.charts.training_curves import trace_picture
 from dgpbench.report.comparison.compare_runs import Comparison, tuned_names
@@ -124,38 +125,73 @@ def _distinct(found: Sequence[Method], common: Sequence[str]) -> list[str]:
     ]
 
 
-TITLES = {
-    "dots": "{}",
-    "ranks": "Average ranks: {}",
-    "curves": "Training curves",
-    "seconds": "{} against training seconds",
-    "calibration": "Calibration",
-}
 MOST_METHODS, MOST_SETS = 8, 12  # colours and panels of one picture
 MOST_RUNS = 12  # drawn one by one
 
 
+Draw = Callable[[PictureSpec, Comparison], Picture]
+
+
+def comparison_figure(name: str, title: str = "{}") -> Callable[[Draw], Draw]:
+    """Declare a figure of a comparison, for `compare --plot name`.
+
+    Parameters
+    ----------
+    name : str
+    title : str, default="{}"
+        Title, where {} is the title of the metric.
+    """
+
+    def declare(draw: Draw) -> Draw:
+        draw.title = title  # type: ignore[attr-defined]
+        return draw
+
+    return declare
+
+
 def comparison_pictures(
-    comparison: Comparison, prefix: str = "compare", kinds: Sequence[str] = tuple(TITLES)
+    comparison: Comparison, prefix: str = "compare", kinds: Sequence[str] | None = None
 ) -> tuple[list[Picture], list[str]]:
-    """What can be drawn of a comparison, and what not with the reason."""
+    """Return what can be drawn of a comparison, and why the rest cannot."""
     drawn, undrawn = [], []
-    for kind in kinds:
-        title = TITLES[kind].format(comparison.metric.title)
+    known = plugins.entries("comparison_figure")
+    for kind in known if kinds is None else kinds:
+        draw = plugins.load(known[kind])
+        title = draw.title.format(comparison.metric.title)
         try:
-            drawn.append(_picture(PictureSpec(f"{prefix}-{kind}", kind, title), comparison))
+            drawn.append(draw(PictureSpec(f"{prefix}-{kind}", kind, title), comparison))
         except Nothing as nothing:
             undrawn.append(f"{kind}: {nothing}")
     return drawn, undrawn
 
 
-def _picture(spec: PictureSpec, comparison: Comparison) -> Picture:
-    if spec.kind == "curves":  # one panel per dataset, one colour per column
-        units, names = named_units(comparison)
-        return trace_picture(spec, units, named=lambda record: names[record.key])
-    if spec.kind == "ranks" and comparison.metric.better is None:
+@comparison_figure("dots")
+def draw_dots(spec: PictureSpec, comparison: Comparison) -> Picture:
+    return PICTURES["dots"](spec, comparison.table)
+
+
+@comparison_figure("ranks", "Average ranks: {}")
+def draw_ranks(spec: PictureSpec, comparison: Comparison) -> Picture:
+    if comparison.metric.better is None:
         raise Nothing(f"of {comparison.metric.name} neither higher nor lower is better")
-    return PICTURES["frontier" if spec.kind == "seconds" else spec.kind](spec, comparison.table)
+    return PICTURES["ranks"](spec, comparison.table)
+
+
+@comparison_figure("curves", "Training curves")
+def draw_curves(spec: PictureSpec, comparison: Comparison) -> Picture:
+    """One panel per dataset, one colour per column."""
+    units, names = named_units(comparison)
+    return trace_picture(spec, units, named=lambda record: names[record.key])
+
+
+@comparison_figure("seconds", "{} against training seconds")
+def draw_seconds(spec: PictureSpec, comparison: Comparison) -> Picture:
+    return PICTURES["frontier"](spec, comparison.table)
+
+
+@comparison_figure("calibration", "Calibration")
+def draw_calibration(spec: PictureSpec, comparison: Comparison) -> Picture:
+    return PICTURES["calibration"](spec, comparison.table)
 
 
 def named_units(comparison: Comparison) -> tuple[list[Unit], dict[str, tuple[str, str]]]:
@@ -171,8 +207,8 @@ def pictures_of_runs(units: Sequence[Unit], kinds: Sequence[str]) -> tuple[list[
     if len(units) == 1:
         return [run_picture(units[0], tuple(kinds))], undrawn
     drawn, undrawn = overview_pictures(units, "runs", [k for k in kinds if k in ("curves", "calibration")])
-    alone = [kind for kind in kinds if kind in KINDS]
-    for unit in units[:MOST_RUNS] if "predictions" in alone or "reliability" in alone else ():
+    alone = [kind for kind in kinds if kind in run_figures()]
+    for unit in units[:MOST_RUNS] if {*alone} - {"curves", "calibration"} else ():
         try:
             drawn.append(run_picture(unit, tuple(alone)))
         except Nothing as nothing:
