@@ -38,6 +38,7 @@ VERBS = {
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
     "perf": ("dgpbench.cli.perf", "time a training step of a model on this machine"),
     "check": ("dgpbench.cli.check", "try your own model or inference method on twenty rows"),
+    "check-plugin": ("dgpbench.cli.check_plugin", "check your own kernels, likelihoods, metrics and figures"),
     "doctor": ("dgpbench.cli.doctor", "check this machine and installation"),
     "completion": ("dgpbench.cli.completion", "print the shell function that completes dgpbench commands"),
 }

@@ -67,6 +67,11 @@ def use(config_dirs: Sequence[str | Path]) -> None:
             sys.path.append(path)  # at the end: it replaces no other module
 
 
+def used() -> list[str]:
+    """Return the folders that the user gave to this process."""
+    return list(_used)
+
+
 def entries(kind: str) -> dict[str, Entry]:
     """Return all entries of a kind by name, the built-in ones first."""
     declared = {n: Entry(kind, n, target, None) for (k, n), target in _declared.items() if k == kind}

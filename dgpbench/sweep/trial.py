@@ -92,7 +92,8 @@ _passed: set[tuple] = set()  # by this process
 def _key(cfg: dict, build_only: bool) -> tuple:
     model, inference = cfg["model"], cfg["inference"]
     code = model["_target_"], model["name"], model.get("wrapped"), inference.get("_target_")
-    return *code, cfg["dataset"].get("task"), build_only
+    own = cfg["likelihood"].get("_target_"), str(model.get("kernels"))
+    return *code, *own, cfg["dataset"].get("task"), build_only
 
 
 def check_model(cfg: dict, note: Callable[[str], None], build_only: bool = False) -> None:
@@ -109,7 +110,7 @@ def check_model(cfg: dict, note: Callable[[str], None], build_only: bool = False
 
 def label(cfg: dict) -> str:
     """Return 'model=mine', or 'inference=mine' if only the inference method is the user's."""
-    users = [group for group in ("model", "inference") if code_packages([{group: cfg[group]}])]
+    users = [group for group in ("model", "inference", "likelihood") if code_packages([{group: cfg[group]}])]
     group = users[0] if users else "model"
     return f"{group}={cfg[group]['name']}"
 
@@ -259,7 +260,7 @@ class _Trial:
         if not code_packages([{"model": self.cfg["model"]}]):
             tasks = ("regression",)  # the inference method is what is tried
         for task in tasks or ("regression", *CLASSES):
-            yield partial(_made_up, task), bool(tasks)
+            yield partial(generated_split, task), bool(tasks)
 
     def on(self, split_of: Callable[[int], Split], certain: bool) -> None:
         """Try the model on one task, with few rows and, if an error may come from that, with more."""
@@ -414,7 +415,7 @@ def _few_rows(split: Split, rows: int) -> Split:
     return replace(split, rows_train=train, rows_test=split.rows_test[:ROWS], rows_valid=None)
 
 
-def _made_up(task: str, rows: int) -> Split:
+def generated_split(task: str, rows: int) -> Split:
     """Return generated data of a task with three inputs."""
     from dgpbench.data.split import Split
 
