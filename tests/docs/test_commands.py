@@ -18,7 +18,7 @@ PAGES = {
     "commands.md": (docs_page.ROOT / "docs/commands.md").read_text(encoding="utf-8"),
 }
 SETTINGS = (docs_page.ROOT / "docs/settings.md").read_text(encoding="utf-8")
-LINES = re.findall(r"^    dgpbench (\w+)(.*)$", "\n".join(PAGES.values()), re.M)
+LINES = re.findall(r"^    dgpbench ([\w-]+)(.*)$", "\n".join(PAGES.values()), re.M)
 ROW = re.compile(r"^\| (`[^|]*=[^|]*`.*?) \|", re.M)
 
 

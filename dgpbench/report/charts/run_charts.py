@@ -74,7 +74,9 @@ def run_panels(unit: Unit) -> tuple[list[tuple[str, Panel]], str]:
         except Exception as error:
             if not source_of(draw):
                 raise
-            why += f"{'; ' if why else ''}{kind}: {type(error).__name__}: {message(error)}{in_user_file(error)}"
+            why += (
+                f"{'; ' if why else ''}{kind}: {type(error).__name__}: {message(error)}{in_user_file(error)}"
+            )
     return found, why
 
 
@@ -242,8 +244,8 @@ def confusion(y: np.ndarray, chosen: np.ndarray) -> Panel:
             "x": str(j),
             "y": str(i),
             "gap": float(1 - share[i, j]),
-            "dark": share[i, j] > 0.55,
-            "light": share[i, j] <= 0.55,
+            "dark": bool(share[i, j] > 0.55),
+            "light": bool(share[i, j] <= 0.55),
             "text": str(counts[i, j]),
             "share": f"{share[i, j]:.1%}",
         }
