@@ -320,8 +320,8 @@ def _scored(task: str, name: str = "") -> tuple[dict[str, float | None], dict[st
 
 def _unit(model: str, split: int, task: str = "regression") -> Any:
     """A finished run, made up."""
-    from dgpbench.store.scan import Unit
     from dgpbench.store.record import build_record
+    from dgpbench.store.scan import Unit
 
     cfg = compose([f"model={model}", "dataset=boston", f"split={split}"]) | {"split": split}
     data = hashlib.sha256(b"boston").hexdigest()
