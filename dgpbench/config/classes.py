@@ -65,7 +65,8 @@ def likelihood_class(settings: Mapping[str, Any]) -> type[Likelihood]:
         return plugins.load(plugins.entries("likelihood")[name])
     kind = load_class("likelihood._target_", str(target))
     if getattr(kind, "name", None) != name:
-        raise UserError(f"likelihood._target_={target} is not likelihood {name}; see docs/your_likelihood.md")
+        page = "docs/add-kernel-likelihood-metric-dataset.md"
+        raise UserError(f"likelihood._target_={target} is not likelihood {name}; see {page}")
     return kind
 
 

@@ -1,4 +1,4 @@
-"""The kernels: each class is declared by the names that mean it; docs/your_kernel.md explains how.
+"""The kernels. The decorator of a class declares its names (docs/add-kernel-likelihood-metric-dataset.md).
 
 TensorFlow adds three or more gradients of one tensor in an order that depends on timing. So that runs repeat
 to the last bit, distances have gradients of their own, which leave each tensor at most two to add.

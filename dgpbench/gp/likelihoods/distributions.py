@@ -1,4 +1,6 @@
-"""The likelihoods. Each class declares its tasks, link, fields and targets; docs/your_likelihood.md explains.
+"""The likelihoods. Each class declares its tasks, link, fields and targets.
+
+docs/add-kernel-likelihood-metric-dataset.md explains how to write one.
 
 A parameter is used at most twice in each, so that no more than two gradients are added (gp/kernels). Classes
 0 .. C - 1 of `MultiClass` have one function each, and Y (1, B) holds them.
