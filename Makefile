@@ -1,6 +1,6 @@
 # Everything happens inside this folder: the environment is .venv, made once by the first target that needs it.
-SUPPORTED := import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))
-PYTHON ?= $(or $(firstword $(foreach p,python3 python3.12 python3.11 python3.10,\
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(or $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
   $(shell $(p) -c '$(SUPPORTED)' 2>/dev/null && echo $(p)))),python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +19,7 @@ help:  ## list the targets
 
 $(BIN)/python:
 	@$(PYTHON) -c '$(SUPPORTED)' 2>/dev/null || { \
-	  echo "dgpbench needs Python 3.10, 3.11 or 3.12, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "dgpbench needs Python 3.11, 3.12 or 3.13, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Name another one, e.g.: make run PYTHON=python3.11" >&2; exit 1; }
 	@echo "Making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
@@ -34,8 +34,11 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock | $(BIN)/python
 	@echo "Installing dgpbench and what it needs into $(VENV) (once; a few minutes)"
 	@$(PIP) --require-hashes -r requirements.lock && $(PIP) --no-deps --no-build-isolation -e . || { \
 	  [ "$(LOCK)" != strict ] || exit 1; \
-	  echo "note: not all files of requirements.lock can be had here; the same versions without their sha256" >&2; \
+	  echo "note: not all files of requirements.lock are available here; installing the same versions without sha256" >&2; \
 	  $(PIP) -c constraints.txt -e '.[dev]'; }
+	@# GPflow's metadata exclude NumPy 2, which Python 3.13 needs; its code works with both.
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))' 2>/dev/null || exit 0; \
+	  $(PIP) --no-deps --require-hashes -r .ci/gpflow.lock || $(PIP) --no-deps gpflow==2.11.2
 	@touch $@
 
 lock: $(STAMP)  ## write requirements.lock anew, after a change of constraints.txt

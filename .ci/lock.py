@@ -25,7 +25,7 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTHONS = ("cp310", "cp311", "cp312", "py3")
+PYTHONS = ("cp311", "cp312", "cp313", "py3")
 PLATFORMS = re.compile(r"any|(many)?linux.*_(x86_64|aarch64)|macosx_.*")
 LINK = re.compile(r'href="[^"]*?/([^"/#]+)#sha256=([0-9a-f]{64})"')
 
@@ -60,12 +60,12 @@ def fits(file: str, version: Version) -> str | None:
 
 def _python(tag) -> bool:
     if tag.abi == "abi3":
-        return int(tag.interpreter.removeprefix("cp3") or 0) <= 12
+        return int(tag.interpreter.removeprefix("cp3") or 0) <= 13
     return tag.interpreter in PYTHONS and tag.abi in (*PYTHONS, "none")
 
 
-def lines(index: str, constraints: Path) -> Iterator[str]:
-    for line in constraints.read_text().splitlines():
+def lines(index: str, constraints: list[str]) -> Iterator[str]:
+    for line in constraints:
         pinned, _, marker = (part.strip() for part in line.partition(";"))
         if not pinned or pinned.startswith("#"):
             continue
@@ -84,9 +84,13 @@ def main() -> None:
         source, lock = place / f"constraints{kind}.txt", place / f"requirements{kind}.lock"
         names = [path.relative_to(ROOT) for path in (source, lock)]
         head = f"# Made by .ci/lock.py from {names[0]}: pip install --require-hashes -r {names[1]}"
-        text = "\n".join([head, *lines(index, source)]) + "\n"
+        text = "\n".join([head, *lines(index, source.read_text().splitlines())]) + "\n"
         lock.write_text(text)
         print(f"{text.count('==')} packages, {text.count('--hash')} files in {lock.name}")
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    gpflow = [pin.partition(";")[0] for pin in pins if pin.startswith("gpflow==")]
+    head = "# Made by .ci/lock.py for Python 3.13: pip install --no-deps --require-hashes -r .ci/gpflow.lock"
+    (ROOT / ".ci/gpflow.lock").write_text("\n".join([head, *lines(index, gpflow)]) + "\n")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import flops
@@ -104,7 +104,7 @@ def measure(
     """All cases by all systems that can be had; `keep` is given the results after every case."""
     results = {
         "schema": SCHEMA,
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"processor": processor(), "cores": os.cpu_count(), "git_commit": git_commit()},
         "settings": asdict(settings) | {"malloc": MALLOC},
         "versions": {},

@@ -7,7 +7,7 @@ import csv
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.cases import select
@@ -35,7 +35,7 @@ def run(name: str, args: argparse.Namespace, folder: Path, note: Note) -> int:
 
     folder.mkdir(parents=True, exist_ok=True)
     found = STUDIES[name](args, folder, note)
-    facts = {"study": name, "finished": datetime.now(timezone.utc).isoformat(timespec="seconds")} | _machine()
+    facts = {"study": name, "finished": datetime.now(UTC).isoformat(timespec="seconds")} | _machine()
     shown = {"tables": [asdict(table) for table in found.tables]}  # benchmarks/measured/ keeps such files
     write_json(folder / f"{name}.json", facts | {"threads": args.threads} | shown | found.numbers)
     with (folder / f"{name}.csv").open("w", newline="") as file:

@@ -68,8 +68,8 @@ def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
 
 
 def _versions() -> Iterator[Check]:
-    supported = (3, 10) <= sys.version_info < (3, 13)
-    yield OK if supported else BROKEN, "python", f"{platform.python_version()} (3.10 to 3.12 are supported)"
+    supported = (3, 11) <= sys.version_info < (3, 14)
+    yield OK if supported else BROKEN, "python", f"{platform.python_version()} (3.11 to 3.13 are supported)"
     yield OK, "dgpbench", f"{__version__} on {platform.platform(terse=True)} {platform.machine()}"
     for package in PACKAGES:
         try:

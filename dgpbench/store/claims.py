@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any
 
@@ -30,7 +30,7 @@ from dgpbench.evaluate.metrics import (
 from dgpbench.store.record import Record
 
 CLOCKS = timedelta(days=1)  # by which clocks may differ
-EARLIEST = datetime(2017, 1, 1, tzinfo=timezone.utc)  # the year of the first paper that is rebuilt here
+EARLIEST = datetime(2017, 1, 1, tzinfo=UTC)  # the year of the first paper that is rebuilt here
 SHORTEST_STEP, SHORTEST_RUN = 1e-6, 1e-3  # seconds that no step and no run can stay below
 TEXT, NOTES, RECORD_BYTES = 2000, 20_000, 1 << 18  # characters of a text and of all notes; without the trace
 
@@ -123,10 +123,10 @@ def time_problems(record: Record) -> Iterator[str]:
     for name in ("seconds", "cpu_seconds"):
         if training.get(name) is not None and training[name] < SHORTEST_STEP * part:
             yield f"training.{name} is {training[name]:g}, which is too short for {part:,} steps"
-    finished = datetime.fromisoformat(record.finished).astimezone(timezone.utc)
+    finished = datetime.fromisoformat(record.finished).astimezone(UTC)
     if wall is not None and wall > (finished - EARLIEST).total_seconds() >= 0:
         yield f"it ran for {wall:g} seconds, and would have begun before {EARLIEST.year}"
-    if finished > datetime.now(timezone.utc) + CLOCKS:
+    if finished > datetime.now(UTC) + CLOCKS:
         yield "it finishes in the future"
     if finished < EARLIEST:
         yield f"it finished in {finished.year}, before there were such runs"

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, get_type_hints
 
 from dgpbench.store.untrusted import check_depth
@@ -138,7 +138,7 @@ def build_record(cfg: dict, *, key: str, config_key: str, status: str, **fields:
         "seed": cfg["seed"],
         "experiment": cfg.get("experiment"),
         "config": {name: part for name, part in cfg.items() if name != "tracker"},
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         **fields,
     }
     found = plain(found)
@@ -262,7 +262,7 @@ def _check_mapping(field: str, values: dict, fits: Callable[[Any], bool]) -> Non
 
 def _check_time(text: str) -> None:
     try:
-        datetime.fromisoformat(text[:40]).astimezone(timezone.utc)
+        datetime.fromisoformat(text[:40]).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError("field finished is no time") from None
 
