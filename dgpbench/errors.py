@@ -3,6 +3,7 @@
 import errno
 import re
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
 TRACED = re.compile(r'File "([^"]+)", line (\d+), in ([\w<>]+)')  # TensorFlow tells places in traced code so
@@ -22,6 +23,17 @@ def disk_fault(error: OSError) -> str:
 
 class UserError(Exception):
     """Bad input. The message says what was wrong, what is allowed and what to do."""
+
+
+def import_gpflow() -> Any:
+    """Return GPflow; raise UserError with the command that installs it."""
+    try:
+        import gpflow
+    except ModuleNotFoundError as error:
+        if error.name != "gpflow":
+            raise
+        raise UserError("GPflow is not installed; run: pip install --no-deps gpflow==2.11.2") from None
+    return gpflow
 
 
 class ModelError(ValueError):

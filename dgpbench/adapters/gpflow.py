@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import dgpbench.engine.platform  # noqa: F401  before GPflow starts TensorFlow
-from dgpbench.errors import UserError
+from dgpbench.errors import UserError, import_gpflow
 from dgpbench.gp.kernels.in_gpflow import from_gpflow, to_gpflow
 from dgpbench.gp.likelihoods import in_gpflow
 from dgpbench.gp.parameters import scope
@@ -23,7 +23,7 @@ def to_svgp(model: GPModel, num_data: int | None = None) -> Any:
 
     With `num_data`, the number of training rows, its `elbo` of a minibatch is scaled as in training.
     """
-    import gpflow
+    gpflow = import_gpflow()
 
     values = model.parameters()
     layer = model.model.layers[-1] if model.model else None

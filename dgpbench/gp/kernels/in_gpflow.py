@@ -11,7 +11,7 @@ import numpy as np
 
 from dgpbench.config import plugins
 from dgpbench.config.kernel_names import read
-from dgpbench.errors import UserError
+from dgpbench.errors import UserError, import_gpflow
 from dgpbench.gp.kernels import part_class
 from dgpbench.gp.kernels.base import Kernel, Part
 from dgpbench.gp.kernels.compose import Active, Combination, Product, Sum
@@ -43,7 +43,7 @@ def to_gpflow(kernel: Kernel, values: Values) -> Any:
 
 
 def _theirs(kernel: Kernel, values: Values, dims: tuple[int, ...] | None) -> Any:
-    import gpflow
+    gpflow = import_gpflow()
 
     if isinstance(kernel, Active):
         inner = kernel.dims if dims is None else tuple(dims[d] for d in kernel.dims)
@@ -69,7 +69,7 @@ def from_gpflow(theirs: Any, input_dim: int) -> tuple[Kernel, Values]:
 
     Parts are named in the order of the text: a second rbf is rbf_2.
     """
-    import gpflow
+    gpflow = import_gpflow()
 
     used: dict[str, int] = {}
     values: Values = {}
@@ -103,7 +103,7 @@ def values_of(kernel: Kernel, theirs: Any) -> Values:
 
 
 def _family(theirs: Any) -> str:
-    import gpflow
+    gpflow = import_gpflow()
 
     if (
         type(theirs) is gpflow.kernels.Periodic

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from dgpbench.config.schema import Field
-from dgpbench.errors import UserError
+from dgpbench.errors import UserError, import_gpflow
 from dgpbench.gp import quadrature
 from dgpbench.gp.lazy import lazy
 from dgpbench.gp.parameters import NOISE, Constraint
@@ -145,7 +145,7 @@ class Likelihood:
 
 def gpflow_likelihoods() -> Any:
     """Return GPflow's module of likelihoods, imported now."""
-    import gpflow
+    gpflow = import_gpflow()
 
     return gpflow.likelihoods
 

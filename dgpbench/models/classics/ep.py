@@ -16,6 +16,7 @@ import numpy as np
 
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import tf
+from dgpbench.errors import import_gpflow
 from dgpbench.gp.likelihoods.base import log_phi, phi
 from dgpbench.models.classics.base import Classic
 from dgpbench.models.classics.gpflow_models import Sparse
@@ -142,7 +143,7 @@ class FullEP(tf.Module):
 
     def root(self) -> tf.Tensor:
         """Root of the covariance at the inducing inputs."""
-        import gpflow
+        gpflow = import_gpflow()
 
         K = self.kernel.K(self.inducing())
         return tf.linalg.cholesky(K + gpflow.config.default_jitter() * tf.eye(tf.shape(K)[0], dtype=K.dtype))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dgpbench.errors import import_gpflow
 from dgpbench.gp.initialisation import count_inducing, kmeans
 from dgpbench.models.classics.base import Classic
 
@@ -27,7 +28,7 @@ class GPR(Classic):
         return 13.0 * rows**2  # measured: 12
 
     def build(self, kernel: Any, likelihood: Any, values: dict[str, np.ndarray]) -> Any:
-        import gpflow
+        gpflow = import_gpflow()
 
         return gpflow.models.GPR((values["X"], values["Y"]), kernel, likelihood=likelihood)
 
@@ -62,7 +63,7 @@ class SGPR(Sparse):
     kind = "SGPR"
 
     def build(self, kernel: Any, likelihood: Any, values: dict[str, np.ndarray]) -> Any:
-        import gpflow
+        gpflow = import_gpflow()
 
         data = values["X"], values["Y"]
         return getattr(gpflow.models, self.kind)(data, kernel, values["Z"], likelihood=likelihood)
@@ -96,7 +97,7 @@ class VGP(Classic):
         return self.values["q_mu"].shape[1]
 
     def build(self, kernel: Any, likelihood: Any, values: dict[str, np.ndarray]) -> Any:
-        import gpflow
+        gpflow = import_gpflow()
 
         model = gpflow.models.VGP((values["X"], values["Y"]), kernel, likelihood, num_latent_gps=self.gps())
         model.q_mu.assign(values["q_mu"])

@@ -19,7 +19,7 @@ from dgpbench.config.schema import COUNT, POSITIVE, Field
 from dgpbench.config.sections import option
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import tf
-from dgpbench.errors import Diverged
+from dgpbench.errors import Diverged, import_gpflow
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.gp.parameters import scope
 from dgpbench.inference.mixing import mixing
@@ -126,7 +126,7 @@ class GPMC(Classic):
         return self.values["V"].shape[1]
 
     def build(self, kernel: Any, likelihood: Any, values: dict[str, np.ndarray]) -> Any:
-        import gpflow
+        gpflow = import_gpflow()
 
         model = gpflow.models.GPMC((values["X"], values["Y"]), kernel, likelihood, num_latent_gps=self.gps())
         model.V.assign(values["V"])
@@ -163,7 +163,7 @@ class GPMC(Classic):
 
     def _set_priors(self) -> None:
         """GPflow's priors; a parameter without one is held."""
-        import gpflow
+        gpflow = import_gpflow()
         from tensorflow_probability import distributions
 
         for part in ("kernel", "likelihood"):
@@ -207,6 +207,6 @@ class GPMC(Classic):
 
 def gpflow_parameters(model: Any) -> dict[str, Any]:
     """GPflow's parameters by their paths, such as kernel.lengthscales."""
-    import gpflow
+    gpflow = import_gpflow()
 
     return {path[1:]: p for path, p in gpflow.utilities.parameter_dict(model).items()}

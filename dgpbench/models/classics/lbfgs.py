@@ -8,7 +8,7 @@ from typing import Any
 
 from dgpbench.engine.context import RunContext
 from dgpbench.engine.platform import tf
-from dgpbench.errors import Diverged
+from dgpbench.errors import Diverged, import_gpflow
 
 SEARCH = 20  # evaluations of one line search, at most
 REFUSALS = 200  # points without a Cholesky factor, at most
@@ -63,7 +63,7 @@ def maximise(model: Any, run: RunContext, frozen_steps: int = 0, patient: bool =
     run.steps is the most iterations of both phases, run.seconds the time after which the next is the last.
     `patient`: as long as there is any progress, however small.
     """
-    import gpflow
+    gpflow = import_gpflow()
 
     watch = Watch(model, run)
     steps = run.steps if run.steps is not None else 2**31 - 1
