@@ -13,8 +13,7 @@ from dgpbench.config.composition import check_words
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.config.tree import config_folders
 from dgpbench.errors import UserError, in_user_file, message
-from dgpbench.sweep.combinations import composer
-from dgpbench.sweep.planner import axes_of, splits_of
+from dgpbench.sweep.planner import axes_of, composer, splits_of
 
 if TYPE_CHECKING:
     import pandas as pd

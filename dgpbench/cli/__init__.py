@@ -56,7 +56,7 @@ def entry() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before any verb, or a user's model, loads TensorFlow
     _open_closed_streams()
     if sys.argv[1:2] == ["run"] and not {"-h", "--help", "--cfg"} & set(sys.argv):
-        from dgpbench.cli.supervise import supervised
+        from dgpbench.cli.run import supervised
 
         sys.exit(supervised(sys.argv[2:], main))
     sys.exit(main())

@@ -35,7 +35,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.store.scan import to_stderr
     from dgpbench.sweep.plan import load_plan, plans
     from dgpbench.sweep.state import Observer
-    from dgpbench.sweep.table import counts
+    from dgpbench.sweep.status_table import counts
 
     results = results_folder(args.results)
     found = plans(results)
@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
 def _screen(plan, states, as_json: bool, results: Path) -> None:
     from dgpbench.store.layout import DAMAGED, RECORD
     from dgpbench.store.scan import damaged_records
-    from dgpbench.sweep.table import render, rows
+    from dgpbench.sweep.status_table import render, rows
 
     if as_json:
         units = [

@@ -44,10 +44,9 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.sweep.metrics import print_metrics
     from dgpbench.sweep.planner import make_plan
     from dgpbench.sweep.state import Observer, to_run
-    from dgpbench.sweep.table import counts, render
+    from dgpbench.sweep.status_table import counts, print_metrics, render
 
     note = note_of(args)
     only_look = args.dry_run or args.retry == "none"
@@ -90,7 +89,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _dry_run(plan, states: dict, todo: list[int]) -> int:
     from dgpbench.sweep.costs import Costs
-    from dgpbench.sweep.table import render
+    from dgpbench.sweep.status_table import render
 
     print(render(plan, states))
     for line in Costs(plan).lines(todo):

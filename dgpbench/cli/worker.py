@@ -27,10 +27,10 @@ def add_parser(subparsers) -> None:
 
 def main(args: argparse.Namespace) -> int:
     from dgpbench.store.trust import check_code
+    from dgpbench.sweep.launch import Watcher
     from dgpbench.sweep.plan import load_plan
+    from dgpbench.sweep.pool import run_task
     from dgpbench.sweep.state import Observer
-    from dgpbench.sweep.task import run_task
-    from dgpbench.sweep.watch import Watcher
 
     plan = load_plan(Path(args.plan).resolve())
     for index in args.indices:

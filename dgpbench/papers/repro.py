@@ -16,11 +16,10 @@ from dgpbench.errors import UserError
 from dgpbench.store.layout import REFERENCE
 from dgpbench.store.reference import load, publish
 from dgpbench.sweep.costs import Costs
-from dgpbench.sweep.hashes import Hashes
+from dgpbench.sweep.launch import Watcher
 from dgpbench.sweep.plan import Plan, Planned
-from dgpbench.sweep.planner import make_plan
+from dgpbench.sweep.planner import Hashes, make_plan
 from dgpbench.sweep.state import NOT_TRIED_OUT, State, find_record
-from dgpbench.sweep.watch import Watcher
 
 VERDICTS = ("done", "diverged")  # facts about a method; other ends are facts about a machine
 NO_NUMBERS = ("launcher.", "device=", "threads=")  # beginnings of settings that change no cell

@@ -1,7 +1,7 @@
 """Sweeps: plan units, run them on cores, SLURM or Ray, and know the state of each from files alone.
 
-`planner` makes a `plan` of units; `launchers` run them in a `pool` of processes (`process`, `child`) under a
-`lease` each; `state` reads records and leases; `unfinished` records units that could not do so themselves.
+`planner` makes a `plan` of units. `launch`, `slurm` and `ray` run them in a `pool` of processes (`process`,
+`child`) under a `lease` each. `state` reads records and leases.
 
 The package can be called: `dgpbench.sweep("model=sgp,dgp2")` is the sweep of dgpbench.api.runs.
 """

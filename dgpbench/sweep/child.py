@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dgpbench.errors import DISK_FAULTS, Interrupted, UserError, disk_fault
 from dgpbench.progress import Reporter
-from dgpbench.sweep.descendants import end_descendants, set_death_signal, share_niceness
+from dgpbench.sweep.process import end_descendants, set_death_signal, share_niceness
 
 LOG = "log.txt"
 LOG_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK  # a link is not followed, a FIFO not waited for

@@ -1,24 +1,34 @@
 """Pool of child processes that run units; each unit ends in a record.
 
-The same pool serves all launchers: `launcher=local` gives it all units, a SLURM task or a Ray task its few.
+The same pool serves all launchers. `launcher=local` gives it all units, a cluster's task a few (`run_task`).
+`record_outcome` records units that could not do so themselves: killed, out of memory, out of time, refused.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import signal
+import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from dgpbench.config.keys import run_key
 from dgpbench.errors import Interrupted, UserError
+from dgpbench.machine import git_commit, processor, versions, visible_gpus
+from dgpbench.store.record import build_record
+from dgpbench.store.scan import Unit
+from dgpbench.store.write import ensure_writable, write_unit
 from dgpbench.sweep import lease as leasing
-from dgpbench.sweep.death import death, oom_kills
+from dgpbench.sweep.lease import drop_stale
 from dgpbench.sweep.plan import Plan
-from dgpbench.sweep.process import Child
-from dgpbench.sweep.signals import StopSignals
-from dgpbench.sweep.state import Observer
-from dgpbench.sweep.unfinished import record_outcome
+from dgpbench.sweep.process import Child, StopSignals, death, oom_kills
+from dgpbench.sweep.state import Observer, find_record, timed
+
+if TYPE_CHECKING:
+    from dgpbench.sweep.launch import Watcher
 
 TICK = 0.25  # seconds between two looks at clocks and memory
 ELSEWHERE = 60.0  # seconds to wait for units that another process runs
@@ -59,7 +69,7 @@ class Pool:
         force: bool = False,
         job: str | None = None,
         until: float = float("inf"),
-        watcher=None,
+        watcher: Watcher | None = None,
     ):
         self.plan, self.force, self.job, self.watcher = plan, force, job, watcher
         self.until = until  # of time.monotonic(): then it stops as if asked by SIGALRM
@@ -294,3 +304,97 @@ class Pool:
     def _tell(self, event: str, *facts) -> None:
         if self.watcher is not None:
             getattr(self.watcher, event)(*facts)
+
+
+def run_task(
+    plan: Plan,
+    indices: Sequence[int],
+    *,
+    force: bool = False,
+    watcher: Watcher | None = None,
+    job: str | None = None,
+) -> None:
+    """Run units one after another in one process of their own. SIGUSR1 says that the time limit is near: the
+    unit writes its checkpoint, and the job asks to be queued again."""
+    ensure_writable(plan.results)
+    near: list[int] = []
+    pool = Pool(plan, 1, gpus_of(plan, indices), force=force, job=job or slurm_job(), watcher=watcher)
+
+    def limit(number, frame) -> None:
+        near.append(number)
+        pool.signals.append(signal.SIGTERM)
+
+    before = signal.signal(signal.SIGUSR1, limit)
+    try:
+        pool.run(indices)
+    except Interrupted:
+        ours = plan.launcher.name == "slurm" and plan.launcher.requeue
+        again = near and ours and not force  # with force it would begin again and again
+        if not (again and _requeue(plan.launcher.requeues)):
+            raise
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def gpus_of(plan: Plan, indices: Sequence[int]) -> list[str]:
+    """The GPUs that the cluster gave this job, all for its one process; none if no unit is to use one."""
+    chosen = {plan.units[i].config for i in indices}
+    wanted = any(plan.configs[c]["device"] != "cpu" and getattr(plan.settings[c], "gpus", 1) for c in chosen)
+    found = ",".join(visible_gpus()) if wanted else ""
+    return [found] if found else []
+
+
+def slurm_job() -> str | None:
+    """This job as squeue names it: 123, or 123_4 in an array."""
+    array, task = (os.environ.get(f"SLURM_ARRAY_{name}") for name in ("JOB_ID", "TASK_ID"))
+    return f"{array}_{task}" if array else os.environ.get("SLURM_JOB_ID")
+
+
+def _requeue(limit: int) -> bool:
+    """Ask SLURM to queue this job again, if it has not been for `limit` times; whether it will be."""
+    if int(os.environ.get("SLURM_RESTART_COUNT") or 0) >= limit:
+        return False
+    command = ["scontrol", "requeue", os.environ.get("SLURM_JOB_ID", "")]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+def record_outcome(
+    plan: Plan, index: int, status: str, reason: str, seconds: float | None = None, **details
+) -> Unit:
+    """Store how a unit ended; returns the record that stands, a done one if there was one after all.
+
+    An interrupted unit has written sizes, notes and more itself: those stay, the verdict is ours.
+    """
+    cfg = plan.config(index)
+    standing = find_record(plan, index)
+    fields: dict[str, Any] = {"status": status, "reason": reason, "wall_seconds": seconds, "details": details}
+    if standing and standing.record.status == "interrupted":
+        kept = ("sizes", "notes", "training", "threads", "device", "deviations")
+        fields |= {name: standing.record[name] for name in kept}
+        cfg, key = standing.record.config, standing.record.key
+    else:
+        fields |= {"threads": cfg["threads"]}
+        key = plan.units[index].key
+        if timed(cfg):  # the unit did not live to say on what; most likely it was the processor
+            cfg = cfg | {"device": f"cpu {processor()}"}
+            key = run_key(cfg, plan.data_hash(index))
+    record = build_record(
+        cfg,
+        key=key,
+        config_key=plan.config_key(index),
+        data_hash=plan.data_hash(index),
+        versions=versions(),
+        git_commit=git_commit(),
+        **fields,
+    )
+    return write_unit(plan.results, record)
+
+
+def record_lost(plan: Plan, index: int, status: str, reason: str) -> Unit:
+    """Record the end of a unit whose whole job has gone, and drop its lease."""
+    unit = record_outcome(plan, index, status, reason)
+    drop_stale(plan.results, plan.units[index].key)
+    return unit

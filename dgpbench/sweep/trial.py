@@ -172,7 +172,7 @@ def _heard(child: Any, folder: Path) -> Iterator[Finding]:
 def _death(code: int, step: str, place: str, folder: Path) -> Finding:
     """Return how the process of a trial died, with the last line that it printed."""
     from dgpbench.sweep.child import LOG
-    from dgpbench.sweep.death import death
+    from dgpbench.sweep.process import death
 
     status, reason = death(code, 0)
     if code < 0:

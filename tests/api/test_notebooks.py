@@ -101,7 +101,7 @@ def test_training_has_a_bar_in_notebooks(notebook):
 
 
 def test_sweeps_have_a_bar_in_notebooks(notebook, monkeypatch, capsys):
-    from dgpbench.sweep import watch
+    from dgpbench.sweep import launch as watch
 
     plan = SimpleNamespace(units=[SimpleNamespace(config=0)] * 4, label=lambda index: EVIL)
     watcher = watch.Watcher(plan, range(4), costs=MagicMock(one=lambda index: 1.0))

@@ -39,7 +39,7 @@ def test_broken_parts_are_found(monkeypatch, tmp_path, capsys):
 
 
 def test_a_wrong_number_is_found(monkeypatch):
-    from dgpbench.cli import selfcheck
+    from dgpbench.cli import doctor as selfcheck
 
     monkeypatch.setattr(selfcheck, "sparse_gp_bounds", lambda: (-150.0, -150.001))
     monkeypatch.setattr(selfcheck, "exact_gp_evidence", lambda: (-20.0, -20.0000001))

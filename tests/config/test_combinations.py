@@ -201,8 +201,7 @@ def test_an_option_of_the_users_own_wins_over_a_family(tmp_path):
 
 def test_a_field_that_some_of_the_methods_have_is_left_out_of_the_others():
     from dgpbench.config.tree import config_folders
-    from dgpbench.sweep.combinations import fitting
-    from dgpbench.sweep.planner import axes_of
+    from dgpbench.sweep.planner import axes_of, fitting
 
     words = ["model=lv_gp", "inference=iwvi,collapsed", "inference.importance_samples=7"]
     axes, _, _ = axes_of(words, config_folders())

@@ -17,8 +17,8 @@ from dgpbench.store.reference import export
 from dgpbench.store.scan import Unit
 from dgpbench.store.write import write_unit
 from dgpbench.sweep.costs import Costs
+from dgpbench.sweep.launch import Watcher
 from dgpbench.sweep.planner import make_plan
-from dgpbench.sweep.watch import Watcher
 
 ENERGY = ["dataset=energy", "threads=1", "split=0"]
 
@@ -262,7 +262,7 @@ def clocked(here, monkeypatch):
     """A sweep of three splits of a quick model and three of a slow one, and a clock to turn."""
     write_data(here)
     now = SimpleNamespace(time=0.0)
-    monkeypatch.setattr("dgpbench.sweep.watch.time.monotonic", lambda: now.time)
+    monkeypatch.setattr("dgpbench.sweep.launch.time.monotonic", lambda: now.time)
     plan = make_plan(
         [*data(here), *TINY, "model=linear,dgp2", "split=0,1,2", "threads=1"], fetch=True, note=print
     )

@@ -9,7 +9,7 @@ import pytest
 from sweep_tools import data, misbehaving, records, status, sweep, write_data
 
 from dgpbench import machine
-from dgpbench.sweep.launchers import local
+from dgpbench.sweep import launch as local
 from dgpbench.sweep.planner import make_plan
 
 
@@ -20,7 +20,7 @@ def machine_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def capacity(*words, cores=8, gpus=(), units=20):
-        for module in ("planner", "launchers.local"):
+        for module in ("planner", "launch"):
             monkeypatch.setattr(f"dgpbench.sweep.{module}.usable_cores", lambda: cores)
         monkeypatch.setattr(local, "visible_gpus", lambda: list(gpus))
         return local.capacity(make_plan([*data(tmp_path), *words], fetch=True, note=print), units)
@@ -58,7 +58,7 @@ def test_gpus_are_those_that_cuda_may_see(monkeypatch):
 def test_a_task_uses_the_gpus_of_its_job_only_if_a_unit_is_to(monkeypatch):
     from types import SimpleNamespace as Namespace
 
-    from dgpbench.sweep import task
+    from dgpbench.sweep import pool as task
 
     monkeypatch.setattr(task, "visible_gpus", lambda: ["3", "5"])
     unit = [Namespace(config=0)]
@@ -91,9 +91,7 @@ def test_the_gpu_of_a_worker_is_in_its_environment(tmp_path, gpu, seen):
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the system has no autogroups")
 def test_a_nice_worker_is_nice_in_a_session_of_its_own():
-    script = (
-        "import os; from dgpbench.sweep.descendants import share_niceness; os.nice({}); share_niceness(); "
-    )
+    script = "import os; from dgpbench.sweep.process import share_niceness; os.nice({}); share_niceness(); "
     script += "print(open('/proc/self/autogroup').read())"
     for nice in (0, 7):
         command = [sys.executable, "-c", script.format(nice)]

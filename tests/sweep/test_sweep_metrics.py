@@ -3,8 +3,8 @@
 from dgpbench.config import compose, config_key, run_key
 from dgpbench.store.record import build_record
 from dgpbench.store.write import write_unit
-from dgpbench.sweep.metrics import done_units, print_metrics
 from dgpbench.sweep.state import State
+from dgpbench.sweep.status_table import done_units, print_metrics
 
 HASH = "cd" * 32
 

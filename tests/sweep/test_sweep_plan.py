@@ -11,7 +11,7 @@ from dgpbench.config import compose
 from dgpbench.config.keys import run_key
 from dgpbench.data.cache import data_hash
 from dgpbench.errors import UserError
-from dgpbench.sweep import combinations
+from dgpbench.sweep import planner as combinations
 from dgpbench.sweep.plan import load_plan, plans
 from dgpbench.sweep.planner import make_plan
 

@@ -7,11 +7,11 @@ import pytest
 from sweep_tools import data, sweep, write_data
 
 from dgpbench.errors import UserError
-from dgpbench.sweep.launchers import ray as ray_launcher
+from dgpbench.sweep import ray as ray_launcher
+from dgpbench.sweep.launch import Watcher
 from dgpbench.sweep.planner import make_plan
+from dgpbench.sweep.pool import record_outcome
 from dgpbench.sweep.state import Observer
-from dgpbench.sweep.unfinished import record_outcome
-from dgpbench.sweep.watch import Watcher
 
 
 @pytest.fixture

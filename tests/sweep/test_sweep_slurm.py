@@ -8,12 +8,13 @@ import pytest
 from sweep_tools import data, write_data
 
 from dgpbench.errors import UserError
-from dgpbench.sweep.launchers import slurm, slurm_queue
-from dgpbench.sweep.launchers.slurm_queue import Queued
+from dgpbench.sweep import slurm
+from dgpbench.sweep import slurm as slurm_queue
+from dgpbench.sweep.launch import Watcher
 from dgpbench.sweep.planner import make_plan
+from dgpbench.sweep.pool import record_outcome
+from dgpbench.sweep.slurm import Queued
 from dgpbench.sweep.state import Observer
-from dgpbench.sweep.unfinished import record_outcome
-from dgpbench.sweep.watch import Watcher
 
 
 class Cluster:

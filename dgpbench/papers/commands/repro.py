@@ -66,7 +66,7 @@ def main(args: argparse.Namespace) -> int:
     from dgpbench.papers import repro
     from dgpbench.sweep.costs import Costs
     from dgpbench.sweep.state import Observer, to_run
-    from dgpbench.sweep.table import counts, render
+    from dgpbench.sweep.status_table import counts, render
 
     end = time.monotonic() + repro.seconds_of(args.budget) if args.budget else float("inf")
     repro.check_extra(args.overrides)
@@ -110,7 +110,7 @@ def _run(plan, todo: list[int], reference, args, end: float, note) -> None:
     from dgpbench.papers.repro import Publisher
     from dgpbench.store.write import ensure_writable
     from dgpbench.sweep.costs import Costs
-    from dgpbench.sweep.launchers.local import run_local
+    from dgpbench.sweep.launch import run_local
 
     ensure_writable(plan.results)
     os.nice(NICE)

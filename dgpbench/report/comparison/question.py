@@ -54,8 +54,7 @@ class Question:
 
 def ask(words: Sequence[str], config_dirs: Sequence[str] = ()) -> Question:
     """The question that words in the syntax of `sweep` pose; UserError where they cannot be read."""
-    from dgpbench.sweep.combinations import composer, fitting
-    from dgpbench.sweep.planner import axes_of
+    from dgpbench.sweep.planner import axes_of, composer, fitting
 
     if not words:
         raise UserError(f"name what is to be compared, e.g. {EXAMPLE}")

@@ -7,18 +7,22 @@ import socket
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from dgpbench.errors import UserError
 from dgpbench.sweep.plan import Plan, load_plan
+from dgpbench.sweep.pool import record_lost
 from dgpbench.sweep.state import Observer
-from dgpbench.sweep.unfinished import record_lost
+
+if TYPE_CHECKING:
+    from dgpbench.sweep.launch import Watcher
 
 SETTLE = 30.0  # seconds that a shared file system may take to show a record
 UNSETTLED = ("missing", "running", "stale")
 QUIET = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
 
 
-def run_ray(plan: Plan, indices: Sequence[int], *, force: bool, watcher) -> None:
+def run_ray(plan: Plan, indices: Sequence[int], *, force: bool, watcher: Watcher) -> None:
     """Run the units as tasks and wait for them; a task that Ray loses for good is recorded as such."""
     ray = _connect(plan.launcher.address)
     path, observer = str((plan.home / "plan.json").resolve()), Observer(plan)
@@ -47,7 +51,7 @@ def run_ray(plan: Plan, indices: Sequence[int], *, force: bool, watcher) -> None
         ray.shutdown()
 
 
-def _connect(address: str | None):
+def _connect(address: str | None) -> Any:
     try:
         import ray
     except ModuleNotFoundError:
@@ -96,7 +100,7 @@ def _bundles(plan: Plan, indices: Sequence[int]) -> list[list[int]]:
     return out
 
 
-def _check_feasible(ray, plan: Plan) -> None:
+def _check_feasible(ray: Any, plan: Plan) -> None:
     """A task that no node can ever hold would wait for ever."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     for settings in plan.settings:
@@ -114,7 +118,7 @@ def _task(path: str, indices: list[int], force: bool) -> None:
     import ray
 
     from dgpbench.errors import Interrupted
-    from dgpbench.sweep.task import run_task
+    from dgpbench.sweep.pool import run_task
 
     plan = load_plan(path)
     if os.path.isdir(plan.cwd):
@@ -126,7 +130,7 @@ def _task(path: str, indices: list[int], force: bool) -> None:
         sys.exit(1)
 
 
-def _ended(ray, task, bundle: list[int], plan: Plan, observer: Observer, watcher) -> None:
+def _ended(ray: Any, task: Any, bundle: list[int], plan: Plan, observer: Observer, watcher: Watcher) -> None:
     """Tell how the units of a task ended; those without a record get one."""
     lost = None
     try:

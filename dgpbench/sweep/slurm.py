@@ -7,30 +7,52 @@ queue ends the wait for its units, whatever became of it, so that no wait is wit
 from __future__ import annotations
 
 import math
+import os
+import pwd
+import re
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
 
 from dgpbench.data.atomic_files import write_json
 from dgpbench.errors import Interrupted, UserError
 from dgpbench.store.record import is_hash
 from dgpbench.store.trust import code_packages
 from dgpbench.store.untrusted import parse_json, read_regular
-from dgpbench.sweep.launchers.slurm_queue import NEVER, PREFIX, array_limit, queue, submit, verdict
 from dgpbench.sweep.plan import SWEEPS, Plan
+from dgpbench.sweep.pool import record_lost
 from dgpbench.sweep.state import Observer
-from dgpbench.sweep.unfinished import record_lost
 
+if TYPE_CHECKING:
+    from dgpbench.sweep.launch import Watcher
+
+PREFIX = "dgpbench-"  # of our jobs' names
+SECONDS = 30.0  # for one command
+DEFAULT_ARRAY = 1000
+NEVER = (
+    "JobHeldUser",
+    "JobHeldAdmin",
+    "BadConstraints",
+    "PartitionTimeLimit",
+    "PartitionNodeLimit",
+    "DependencyNeverSatisfied",
+    "InvalidAccount",
+    "InvalidQOS",
+    "launch failed requeued held",
+)
 LEAD = 30  # seconds on top of the grace between SLURM's warning and its time limit
 START = 120  # seconds a job may take to get going
 BLIND = 600.0  # seconds without an answer from the queue after which we stop looking
 RESOURCES = ("cpus", "gpus", "memory", "timeout", "grace", "partition", "account", "options", "bundle")
 
 
-def run_slurm(plan: Plan, indices: Sequence[int], *, force: bool, watcher, detach: bool) -> bool:
+def run_slurm(plan: Plan, indices: Sequence[int], *, force: bool, watcher: Watcher, detach: bool) -> bool:
     """Submit the units that are not queued yet and, unless detached, wait for all; whether it waited."""
     observer = Observer(plan)
     before = {index: state.mark for index, state in observer.look(indices).items()}
@@ -71,7 +93,7 @@ def _groups(plan: Plan, indices: Sequence[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _submit(plan: Plan, indices: Sequence[int], force: bool, watcher) -> Iterator[dict[int, str]]:
+def _submit(plan: Plan, indices: Sequence[int], force: bool, watcher: Watcher) -> Iterator[dict[int, str]]:
     """Submit units of one kind in arrays of the size the cluster takes; for each array its units' tasks."""
     settings = plan.settings[plan.units[indices[0]].config]
     bundles = [list(indices[i : i + settings.bundle]) for i in range(0, len(indices), settings.bundle)]
@@ -101,7 +123,7 @@ def _own_folder(home: Path) -> Path:
             number += 1
 
 
-def _options(plan: Plan, folder: Path, settings, tasks: int) -> list[str]:
+def _options(plan: Plan, folder: Path, settings: SimpleNamespace, tasks: int) -> list[str]:
     at_once = f"%{settings.parallel}" if settings.parallel else ""
     options = {
         "job-name": PREFIX + plan.name,
@@ -120,14 +142,14 @@ def _options(plan: Plan, folder: Path, settings, tasks: int) -> list[str]:
     return [*given, "--requeue" if settings.requeue else "--no-requeue", *map(str, settings.options)]
 
 
-def _minutes(settings) -> int:
+def _minutes(settings: SimpleNamespace) -> int:
     """A time limit that our own, softer one always precedes."""
     seconds = settings.timeout * 60 * settings.bundle + 2 * settings.grace + START + LEAD + 60
     return math.ceil(seconds / 60)
 
 
-def _script(plan: Plan, folder: Path, settings, force: bool) -> str:
-    package = str(Path(__file__).resolve().parents[3])
+def _script(plan: Plan, folder: Path, settings: SimpleNamespace, force: bool) -> str:
+    package = str(Path(__file__).resolve().parents[2])
     worker = [sys.executable, "-m", "dgpbench", "worker", str((plan.home / "plan.json").resolve())]
     allow = [word for package in code_packages(plan.configs) for word in ("--allow", package)]
     lines = [
@@ -162,7 +184,9 @@ def queued_units(results: Path, tasks: dict) -> dict[str, str]:
 # ---- waiting ---------------------------------------------------------------------------------------------
 
 
-def _wait(plan: Plan, tasks: dict[int, str], before: dict, observer: Observer, force: bool, watcher) -> None:
+def _wait(
+    plan: Plan, tasks: dict[int, str], before: dict, observer: Observer, force: bool, watcher: Watcher
+) -> None:
     """Return when every unit's task has left the queue and its record is seen, or has not come in time."""
     settings = plan.launcher
     left, seen = dict(tasks), time.monotonic()
@@ -214,3 +238,88 @@ def _reasons(listed: dict, left: dict) -> str:
     """Why tasks wait, as the queue tells it."""
     found = {listed[task].reason for task in left.values() if task in listed and listed[task].state == "PD"}
     return f"  waiting for: {', '.join(sorted(found))}" if found - {"None"} else ""
+
+
+class Queued(NamedTuple):
+    """A task in the queue: PD, R, CG ..., and why it waits."""
+
+    state: str
+    reason: str
+
+
+def call(*command: str) -> str | None:
+    """The output of a command, None if it is not there, fails or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def queue() -> dict[str, Queued] | None:
+    """Our tasks that wait or run, by their number (12_3); None if the queue cannot be asked."""
+    user = pwd.getpwuid(os.getuid()).pw_name
+    out = call("squeue", "--noheader", "--array", "--user", user, "--format", "%i|%t|%r|%j")
+    if out is None:
+        return None
+    lines = (line.split("|", 3) for line in out.splitlines() if line.count("|") >= 3)
+    return {task: Queued(state, reason) for task, state, reason, name in lines if name.startswith(PREFIX)}
+
+
+def array_limit() -> int:
+    """Largest number of tasks that an array may have here."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", call("scontrol", "show", "config") or "", re.M)
+    return max(1, int(found[1])) if found and int(found[1]) else DEFAULT_ARRAY
+
+
+def submit(*options: str) -> str:
+    """sbatch; returns the job's number."""
+    try:
+        done = subprocess.run(
+            ["sbatch", "--parsable", *options], capture_output=True, text=True, timeout=2 * SECONDS
+        )
+    except FileNotFoundError:
+        raise UserError(
+            "launcher=slurm needs the command sbatch, which is not here; log in to the cluster, "
+            "or use launcher=local"
+        ) from None
+    except subprocess.SubprocessError as error:
+        raise UserError(f"sbatch does not answer ({error}); is the cluster up?") from None
+    if done.returncode:
+        raise UserError(f"sbatch refused the jobs: {' '.join(done.stderr.split())}")
+    return done.stdout.strip().split(";")[0]
+
+
+def verdict(task: str) -> tuple[str, str]:
+    """Status and reason of a unit whose task has left the queue without a record: scontrol knows for some
+    minutes, sacct for longer where there is one."""
+    state, code = _ended(task)
+    if state.startswith("OUT_OF_ME"):
+        return "oom", f"job {task} was killed by SLURM: out of memory"
+    if state in ("TIMEOUT", "DEADLINE"):
+        return "timeout", f"job {task} was killed by SLURM at its time limit"
+    if state in ("CANCELLED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED"):
+        return "interrupted", f"job {task} ended as {state.lower()}"
+    if state == "FAILED" and not code.endswith(":0"):
+        return "interrupted", f"job {task} was killed (signal {code.partition(':')[2]})"
+    if state == "FAILED":
+        return "failed", f"job {task} ended with exit code {code.partition(':')[0]}"
+    if state == "COMPLETED":
+        return "interrupted", (
+            f"job {task} has completed, but no record is seen; do all nodes see this results folder?"
+        )
+    return "interrupted", f"job {task} has left the queue without a record"
+
+
+def _ended(task: str) -> tuple[str, str]:
+    """State and exit code (code:signal) of a task, empty if nobody knows any more."""
+    if out := call("scontrol", "--oneliner", "show", "job", task):
+        named, ended = (re.search(rf"\b{name}=(\S+)", out) for name in ("JobState", "ExitCode"))
+        if named:
+            return named[1], ended[1] if ended else "0:0"
+    if out := call(
+        "sacct", "--noheader", "--parsable2", "--allocations", "--jobs", task, "--format", "State,ExitCode"
+    ):
+        state, _, code = out.splitlines()[0].partition("|")
+        return state.split()[0] if state else "", code
+    return "", "0:0"
