@@ -83,3 +83,17 @@ def test_the_written_documentation_stays_below_thirty_thousand_words():
     text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
     text = re.sub(r"```.*?```|<!--.*?-->|^    .*?$", "", text, flags=re.M | re.S)
     assert len([word for word in text.split() if re.search(r"\w", word)]) < 30_000
+
+
+def test_pages_that_the_program_names_exist():
+    files = [
+        *(ROOT / "dgpbench").rglob("*.py"),
+        *(ROOT / "dgpbench").rglob("*.yaml"),
+        *(ROOT / "conf").rglob("*.yaml"),
+    ]
+    named = {
+        page
+        for file in files
+        for page in re.findall(r"(?:docs|notes)/[\w.-]+\.md", file.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 5 and not [page for page in named if not (ROOT / page).is_file()]
