@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 GROUP = "dgpbench.commands"
-# Each verb's module has add_parser(subparsers) and main(args) -> exit code; `words()` if completion has more.
+# A module has add_parser(subparsers) for its verbs, main(args) -> exit code, perhaps words() for completion.
 VERBS = {
     "run": ("dgpbench.cli.run", "train and evaluate one model on one split"),
     "sweep": ("dgpbench.cli.sweep", "run many models, datasets, splits and seeds"),
@@ -30,11 +30,11 @@ VERBS = {
     "compare": ("dgpbench.cli.compare", "a fair table of models by datasets, with tests and LaTeX"),
     "plot": ("dgpbench.cli.plot", "draw runs: curves, predictions, calibration"),
     "report": ("dgpbench.cli.report", "static pages: leaderboard, each run, the papers' tables"),
-    "rescore": ("dgpbench.cli.rescore", "compute the metrics of finished runs again, without training"),
-    "merge": ("dgpbench.cli.merge", "take in results from another machine"),
-    "submit": ("dgpbench.cli.submit", "check records and write the file that a pull request adds"),
-    "verify": ("dgpbench.cli.verify", "check all results: schema, keys, checksums, metrics"),
-    "gc": ("dgpbench.cli.gc", "remove leftovers and old checkpoints"),
+    "rescore": ("dgpbench.cli.records", "compute the metrics of finished runs again, without training"),
+    "merge": ("dgpbench.cli.records", "take in results from another machine"),
+    "submit": ("dgpbench.cli.records", "check records and write the file that a pull request adds"),
+    "verify": ("dgpbench.cli.records", "check all results: schema, keys, checksums, metrics"),
+    "gc": ("dgpbench.cli.records", "remove leftovers and old checkpoints"),
     "worker": ("dgpbench.cli.worker", "run units of a plan by their numbers"),
     "perf": ("dgpbench.cli.perf", "time a training step of a model on this machine"),
     "check": ("dgpbench.cli.check", "try your own model or inference method on twenty rows"),
