@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from dgpbench.cli import main
 from dgpbench.report.charts.run_charts import run_panels
+from dgpbench.report.charts.vega import panel_html
 from dgpbench.report.comparison.methods import methods
 from dgpbench.report.page.frame import Links, vega
 from dgpbench.report.page.method_board import board
@@ -207,6 +208,7 @@ def test_charts_of_predictions_and_classes(tmp_path):
     made = plain_unit(["model=sgp"], "banana", 0, {"test_accuracy": 0.75}).record
     ((kind, chart),), _ = run_panels(write_unit(tmp_path, made, predictions=classes))
     assert kind == "predictions" and "75.0 % of 4" in chart.title
+    assert all('"mark"' in panel_html(panel) for panel in [*drawn, chart])  # every number becomes JSON
     assert {(r["y"], r["x"]): r["text"] for r in chart.rows} == {
         ("0", "0"): "1",
         ("0", "1"): "1",

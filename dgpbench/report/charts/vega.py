@@ -62,7 +62,8 @@ def _data(rows: Rows) -> Spec:
 
 
 def _short(value: Any) -> Any:
-    if isinstance(value, float | np.floating):
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
 
