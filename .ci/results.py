@@ -20,11 +20,14 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import tables as steps  # noqa: E402
 from benchmarks.ratios import summary_lines  # noqa: E402
-from dgpbench.papers.agreement import comparison, counted  # noqa: E402
 from dgpbench.papers.document import Pages, renewed  # noqa: E402
-from dgpbench.papers.overview import overview  # noqa: E402
-from dgpbench.papers.table import Table  # noqa: E402
-from dgpbench.papers.views import side_by_side  # noqa: E402
+from dgpbench.papers.paper_table import Table  # noqa: E402
+from dgpbench.papers.table_overview import overview  # noqa: E402
+from dgpbench.papers.views import (  # noqa: E402
+    comparison,
+    counted,
+    side_by_side,  # noqa: E402
+)
 from dgpbench.report.diagnostics import frontier  # noqa: E402
 from dgpbench.report.grid import Grid  # noqa: E402
 from dgpbench.report.leaderboard import board  # noqa: E402

@@ -17,11 +17,9 @@ from typing import NamedTuple
 
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
-from dgpbench.papers.agreement import comparison, counted
-from dgpbench.papers.load import all_tables, tables_of
-from dgpbench.papers.overview import overview
-from dgpbench.papers.table import Table
-from dgpbench.papers.views import side_by_side
+from dgpbench.papers.paper_table import Table, all_tables, tables_of
+from dgpbench.papers.table_overview import overview
+from dgpbench.papers.views import comparison, counted, side_by_side
 from dgpbench.report.grid import Grid, with_error
 from dgpbench.report.leaderboard import board
 from dgpbench.report.output_files import put, writing

@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dgpbench.evaluate.metric_table import known_metrics
+from dgpbench.papers.paper_table import Table
 from dgpbench.papers.published import Published
 from dgpbench.papers.specs import Place
-from dgpbench.papers.table import Table
 from dgpbench.report.rules import PRINTED_ZERO, Summary
 
 Z = 1.645  # 95 % quantile of the standard normal distribution

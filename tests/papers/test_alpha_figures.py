@@ -6,7 +6,7 @@ from report_units import record, unit
 
 from dgpbench.data.synthetic import SETS
 from dgpbench.papers import figures
-from dgpbench.papers.figures import records as record_figures
+from dgpbench.papers.figures import record_figures
 from dgpbench.report.charts import Nothing
 from dgpbench.store.scan import scan
 from dgpbench.store.write import write_unit

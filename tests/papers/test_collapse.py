@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dgpbench.papers import figures
-from dgpbench.papers.figures.approximations import (
+from dgpbench.papers.figures.approximation_figures import (
     evenly_spaced,
     noisy_slope,
     noisy_variance,

@@ -6,7 +6,7 @@ import pytest
 from report_units import unit, units
 
 from dgpbench.cli import main
-from dgpbench.papers.dataset import everything, known
+from dgpbench.papers.dataset_numbers import everything, known
 from dgpbench.papers.published import catalogue_name, lines, protocols
 
 

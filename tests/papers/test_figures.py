@@ -10,10 +10,10 @@ from report_units import record, unit, units
 from dgpbench.cli import main
 from dgpbench.data.letters import sections
 from dgpbench.papers import figures, specs
-from dgpbench.papers.cells import Records
-from dgpbench.papers.figures import draws as draw_figures
-from dgpbench.papers.figures.draws import kept_draws
-from dgpbench.papers.table import build
+from dgpbench.papers.figures import draw_figures
+from dgpbench.papers.figures.draw_figures import kept_draws
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
 from dgpbench.report.charts import Nothing
 from dgpbench.report.charts import rank_diagram as ranks
 from dgpbench.report.charts import training_curves as traces
@@ -189,7 +189,7 @@ def test_images_repeat_and_dark_is_another(tmp_path):
 
 def test_prior_draws_have_the_prior_covariance():
     """Covariances over many draws, in closed form for GP and LV-GP, by Monte Carlo for GP-GP."""
-    from dgpbench.papers.figures import priors
+    from dgpbench.papers.figures import prior_figures as priors
 
     x = np.array([0.0, 0.0, 1.0])
     rng = np.random.RandomState(0)

@@ -8,8 +8,7 @@ from dgpbench.config import compose
 from dgpbench.errors import UserError
 from dgpbench.experiment import run_unit
 from dgpbench.papers import figures, specs
-from dgpbench.papers.figures import images as image_figures
-from dgpbench.papers.figures import records as record_figures
+from dgpbench.papers.figures import image_figures, record_figures
 from dgpbench.report.charts import Nothing
 from dgpbench.store.scan import scan
 from dgpbench.store.verify import file_problems

@@ -5,8 +5,8 @@ import pytest
 from dgpbench.cli import main
 from dgpbench.errors import UserError
 from dgpbench.papers import figures, specs
-from dgpbench.papers.load import tables_of
-from dgpbench.papers.overview import of_table, overview
+from dgpbench.papers.paper_table import tables_of
+from dgpbench.papers.table_overview import of_table, overview
 from dgpbench.report.charts import Nothing
 
 THESIS = [f"{c}.{i}" for c, n in ((1, 4), (2, 4), (3, 8), (4, 8), (5, 7), (6, 4)) for i in range(1, n + 1)]

@@ -8,8 +8,8 @@ from scipy.stats import rankdata
 
 from dgpbench.cli import main
 from dgpbench.papers import specs
-from dgpbench.papers.cells import Records
-from dgpbench.papers.table import build
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
 from dgpbench.report.leaderboard import board, by_dataset, duels, intervals
 
 NAN = math.nan

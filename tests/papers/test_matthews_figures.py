@@ -11,8 +11,12 @@ from scipy.stats import multivariate_normal
 
 from dgpbench.errors import UserError
 from dgpbench.papers import figures
-from dgpbench.papers.figures import approximations, fitted, priors, regression, snelson
-from dgpbench.papers.figures import records as record_figures
+from dgpbench.papers.figures import approximation_figures as approximations
+from dgpbench.papers.figures import fitted_figures as fitted
+from dgpbench.papers.figures import prior_figures as priors
+from dgpbench.papers.figures import record_figures
+from dgpbench.papers.figures import regression_figures as regression
+from dgpbench.papers.figures import regression_figures as snelson
 from dgpbench.report.charts import Nothing
 
 needs_mirror = pytest.mark.skipif(
@@ -95,7 +99,7 @@ def test_the_wiener_fit_of_the_thesis(tmp_path, monkeypatch):
     """Fig. 1.3: even rows. The evidence is -41.06; the thesis prints -42.5."""
     monkeypatch.setenv("DGPBENCH_DATASETS", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    X, Y = snelson.data()
+    X, Y = snelson.snelson_data()
     scale, noise, evidence = regression.wiener_fit(X[::2, 0], Y[::2, 0])
     assert evidence == pytest.approx(-41.06, abs=5e-3)
     assert np.sqrt(noise) == pytest.approx(0.25, abs=0.01) and scale == pytest.approx(

@@ -9,13 +9,12 @@ from report_units import plain_units, units, write
 
 from dgpbench.cli import main
 from dgpbench.papers import figures
-from dgpbench.papers.agreement import comparison, counted
-from dgpbench.papers.cells import Records
-from dgpbench.papers.dataset import everything
+from dgpbench.papers.dataset_numbers import everything
 from dgpbench.papers.document import Pages
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
 from dgpbench.papers.specs import load, with_variant
-from dgpbench.papers.table import build
-from dgpbench.papers.views import side_by_side
+from dgpbench.papers.views import comparison, counted, side_by_side
 from dgpbench.report.comparison import comparison_views as view
 from dgpbench.report.comparison.compare_runs import compare
 from dgpbench.report.diagnostics import calibration, frontier

@@ -11,7 +11,7 @@ from dgpbench.data import Split, city
 from dgpbench.errors import UserError
 from dgpbench.evaluate.predictive import Predictive
 from dgpbench.papers import figures
-from dgpbench.papers.figures import fitted
+from dgpbench.papers.figures import fitted_figures as fitted
 from dgpbench.report.charts import Nothing
 
 

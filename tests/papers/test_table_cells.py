@@ -11,11 +11,9 @@ from report_units import config, data_hash, plain_units, record, unit, units, wr
 from dgpbench.config import config_key
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
-from dgpbench.papers.agreement import comparison
-from dgpbench.papers.cells import Records, cell_key
-from dgpbench.papers.load import load_tables, tables_of
-from dgpbench.papers.table import build
-from dgpbench.papers.views import rule_notes
+from dgpbench.papers.paper_cells import Records, cell_key
+from dgpbench.papers.paper_table import build, load_tables, tables_of
+from dgpbench.papers.views import comparison, rule_notes
 from dgpbench.report.result_table import missing_commands as commands
 from dgpbench.report.result_table import missing_summary as summary
 from dgpbench.report.result_table import run_command

@@ -7,8 +7,8 @@ from report_units import record, unit, units, write
 
 from dgpbench.cli import main
 from dgpbench.papers import figures, specs
-from dgpbench.papers.cells import Records
-from dgpbench.papers.table import build
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
 from dgpbench.report.diagnostics import calibration, reliability_curves
 
 HEART = ["protocol.train_fraction=0.63"]

@@ -9,10 +9,9 @@ import pytest
 from report_units import unit, units
 
 from dgpbench.papers import specs
-from dgpbench.papers.agreement import comparison
-from dgpbench.papers.cells import Records
-from dgpbench.papers.table import build
-from dgpbench.papers.views import bold_columns, cell_frame, side_by_side
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
+from dgpbench.papers.views import bold_columns, cell_frame, comparison, side_by_side
 from dgpbench.report.rules import (
     Summary,
     average_ranks,

@@ -17,10 +17,9 @@ from report_units import record, units
 from dgpbench.cli import main
 from dgpbench.config import config_key
 from dgpbench.papers import specs
-from dgpbench.papers.agreement import comparison
-from dgpbench.papers.dataset import everything
-from dgpbench.papers.load import load_tables
-from dgpbench.papers.views import side_by_side
+from dgpbench.papers.dataset_numbers import everything
+from dgpbench.papers.paper_table import load_tables
+from dgpbench.papers.views import comparison, side_by_side
 from dgpbench.report import terminal
 from dgpbench.report.grid import number, with_error
 from dgpbench.report.render import escape_latex as escape
@@ -270,7 +269,8 @@ def test_a_results_folder_without_records_still_shows_the_published(capsys, tmp_
 SCRIPT = """
 import gzip, json, sys, time
 from pathlib import Path
-from dgpbench.papers import load, specs
+from dgpbench.papers import paper_table as load
+from dgpbench.papers import specs
 from dgpbench.papers.views import side_by_side
 began = time.process_time()  # of this process: what else the machine does is not its fault
 with gzip.open(Path(sys.argv[1]) / "reference" / "many.jsonl.gz", "rt") as lines:
@@ -331,7 +331,7 @@ def test_the_overview_has_begun_variants_with_experiments_of_their_own():
     """The records that come with the project have table 5.1 in 10,000 steps, and little of it in 100,000."""
     from pathlib import Path
 
-    from dgpbench.papers.load import all_tables
+    from dgpbench.papers.paper_table import all_tables
     from dgpbench.store.scan import scan
 
     results = Path(__file__).resolve().parents[2] / "results"

@@ -8,7 +8,8 @@ from scipy.optimize import minimize
 
 from dgpbench.gp.likelihoods import distributions
 from dgpbench.papers import figures
-from dgpbench.papers.figures import approximations, priors
+from dgpbench.papers.figures import approximation_figures as approximations
+from dgpbench.papers.figures import prior_figures as priors
 
 
 def test_four_kernels_are_gpflows():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dgpbench.papers import specs
-from dgpbench.papers.cells import Records
-from dgpbench.papers.table import build
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
 from dgpbench.store.reference import load
 
 FILE = Path(__file__).parents[2] / "results" / "reference" / "ustyuzhaninov2020.jsonl.gz"

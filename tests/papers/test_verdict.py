@@ -8,12 +8,12 @@ from report_units import units
 from scipy import stats
 
 from dgpbench.errors import UserError
-from dgpbench.papers.agreement import comparison, counted, explanations
-from dgpbench.papers.cells import Records
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
 from dgpbench.papers.published import Published
 from dgpbench.papers.specs import load, parse, with_variant
-from dgpbench.papers.table import build
 from dgpbench.papers.verdict import STUDENT, Verdict, Z, counts, judge, margin_of, verdict
+from dgpbench.papers.views import comparison, counted, explanations
 from dgpbench.report.rules import Summary, summarise
 
 

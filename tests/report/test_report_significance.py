@@ -9,8 +9,8 @@ from scipy.stats import friedmanchisquare, ttest_1samp
 
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
-from dgpbench.papers.cells import Records
-from dgpbench.papers.table import build
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import build
 from dgpbench.report.diagnostics import calibration, frontier_frame, pit_bars
 from dgpbench.report.significance import (
     OVER_DATASETS,

@@ -11,7 +11,7 @@ from offered import SCALE, honest, keyed, packed
 from dgpbench.cli import main
 from dgpbench.config import compose, deviations
 from dgpbench.data import load_split
-from dgpbench.papers.load import load_tables
+from dgpbench.papers.paper_table import load_tables
 from dgpbench.store.claims import division
 from dgpbench.store.record import dumps_line
 from dgpbench.store.scan import packed_units

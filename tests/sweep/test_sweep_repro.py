@@ -9,7 +9,7 @@ from sweep_tools import TINY, data, dgpbench, records, write_data
 
 from dgpbench.cli import main
 from dgpbench.errors import UserError
-from dgpbench.papers.repro import (
+from dgpbench.papers.reproduction import (
     Costs,
     Publisher,
     Reference,

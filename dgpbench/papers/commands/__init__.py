@@ -8,4 +8,4 @@ COMMANDS = {
     "figures": ("dgpbench.papers.commands.figures", "the papers' figures from our records and draws"),
     "repro": ("dgpbench.papers.commands.repro", "go on with the runs of the papers' tables"),
 }
-REPORT = "dgpbench.papers.page"
+REPORT = "dgpbench.papers.report_sections"

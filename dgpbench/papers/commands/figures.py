@@ -77,8 +77,8 @@ def main(args: argparse.Namespace) -> int:
 def _listed(args: argparse.Namespace) -> list[str]:
     """A line for each figure: name, title, and what it lacks."""
     from dgpbench.papers import figures, specs
-    from dgpbench.papers.load import tables_of
-    from dgpbench.papers.overview import of_figure
+    from dgpbench.papers.paper_table import tables_of
+    from dgpbench.papers.table_overview import of_figure
     from dgpbench.store.scan import scan
 
     known = figures.figure_specs()

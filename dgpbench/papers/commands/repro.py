@@ -63,7 +63,7 @@ def add_parser(subparsers) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    from dgpbench.papers import repro
+    from dgpbench.papers import reproduction as repro
     from dgpbench.sweep.costs import Costs
     from dgpbench.sweep.state import Observer, to_run
     from dgpbench.sweep.status_table import counts, render
@@ -107,7 +107,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _run(plan, todo: list[int], reference, args, end: float, note) -> None:
     """Run units here until all are done or the time is over; each is published as it ends."""
-    from dgpbench.papers.repro import Publisher
+    from dgpbench.papers.reproduction import Publisher
     from dgpbench.store.write import ensure_writable
     from dgpbench.sweep.costs import Costs
     from dgpbench.sweep.launch import run_local

@@ -87,7 +87,7 @@ def words() -> list[str]:
 def main(args: argparse.Namespace) -> int:
     from dgpbench.config.tree import config_folders
     from dgpbench.papers import specs
-    from dgpbench.papers.load import all_tables, tables_of
+    from dgpbench.papers.paper_table import all_tables, tables_of
     from dgpbench.store.scan import scan
 
     if args.renew:
@@ -117,16 +117,16 @@ def main(args: argparse.Namespace) -> int:
     elif whole:
         grids = _overview(tables, folder, args.compare)
     else:
-        from dgpbench.papers.overview import first_screen
+        from dgpbench.papers.table_overview import first_screen
 
         width = shutil.get_terminal_size((NO_TERMINAL, 0)).columns if sys.stdout.isatty() else NO_TERMINAL
         grids = [first_screen(tables, folder, width)]
     if args.compare or (whole and not given):
-        from dgpbench.papers.agreement import counted
+        from dgpbench.papers.views import counted
 
         grids.append(counted(tables))
     if datasets:
-        from dgpbench.papers.dataset import everything
+        from dgpbench.papers.dataset_numbers import everything
 
         grids += [grid for name in datasets for grid in everything(name, units, filters)]
     _print(grids, args.format)
@@ -153,7 +153,7 @@ def _renew(args: argparse.Namespace) -> int:
 def _is_dataset(name: str) -> bool:
     """True for a name that is no table's but a dataset's."""
     from dgpbench.papers import specs
-    from dgpbench.papers.dataset import known
+    from dgpbench.papers.dataset_numbers import known
 
     if name.endswith((".yaml", ".yml")) or name.lower() in {table.lower() for table in specs.names()}:
         return False
@@ -193,8 +193,7 @@ def _check_published(tables: list) -> None:
 
 def _grids(table, args: argparse.Namespace) -> list:
     """The views of a table that are asked for; without any, its ranks if it is a leaderboard, and itself."""
-    from dgpbench.papers.agreement import comparison
-    from dgpbench.papers.views import side_by_side
+    from dgpbench.papers.views import comparison, side_by_side
 
     grids = []
     if args.stats or args.against:
@@ -225,8 +224,8 @@ def _overview(tables: list, folder: Path, compared_only: bool) -> list:
     """All tables in one, then what we have against what was published, with what explains cells."""
     from dataclasses import replace
 
-    from dgpbench.papers.agreement import comparison, explanations
-    from dgpbench.papers.overview import overview
+    from dgpbench.papers.table_overview import overview
+    from dgpbench.papers.views import comparison, explanations
 
     begun = [table for table in tables if table.done or table.failed]
     compared = [replace(comparison(table), notes=tuple(explanations(table)), missing=()) for table in begun]

@@ -14,8 +14,8 @@ import yaml
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.papers import specs
-from dgpbench.papers.cells import Records
-from dgpbench.papers.table import Table, build
+from dgpbench.papers.paper_cells import Records
+from dgpbench.papers.paper_table import Table, build
 from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture, PictureSpec
 from dgpbench.report.charts.table_charts import PICTURES
@@ -65,13 +65,13 @@ KINDS = {
 }
 Painter = Callable[..., Picture]  # (spec, units or table)
 MODULES = {  # of kinds that only papers have; the others are drawn by dgpbench.report.charts
-    "approximations": ("gradients", "augmented", "two_latents", "collapse"),
-    "draws": ("density", "projection", "marginals", "fidelities"),
-    "fitted": ("functions", "sequences", "boundaries", "contours", "places"),
-    "images": ("images", "latent_means", "label_samples"),
-    "priors": ("four_kernels", "kernel_draws", "log_densities", "two_layers", "surface", "prior"),
-    "records": ("alpha", "layers", "gains", "budgets", "ranges", "intensity"),
-    "regression": ("exact", "growing", "departure"),
+    "approximation_figures": ("gradients", "augmented", "two_latents", "collapse"),
+    "draw_figures": ("density", "projection", "marginals", "fidelities"),
+    "fitted_figures": ("functions", "sequences", "boundaries", "contours", "places"),
+    "image_figures": ("images", "latent_means", "label_samples"),
+    "prior_figures": ("four_kernels", "kernel_draws", "log_densities", "two_layers", "surface", "prior"),
+    "record_figures": ("alpha", "layers", "gains", "budgets", "ranges", "intensity"),
+    "regression_figures": ("exact", "growing", "departure"),
 }
 FILES = {  # what a kind takes beside the record, which published records come without
     **dict.fromkeys(("density", "projection", "marginals", "fidelities"), "draws"),

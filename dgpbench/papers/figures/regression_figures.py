@@ -1,9 +1,10 @@
-"""Figures of Snelson's data: exact regression, growing numbers of inducing points, VFE beside FITC."""
+"""Figures of exact and sparse regression on Snelson's data (Matthews' thesis), and the GPs behind them."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,69 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from dgpbench.config import compose
-from dgpbench.engine.context import Silent
+from dgpbench.data import Split, load_split
+from dgpbench.engine.context import RunContext, Silent
+from dgpbench.errors import UserError
 from dgpbench.models.base import create
 from dgpbench.models.classics.lbfgs import maximise
-from dgpbench.papers.figures import snelson
+from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture, panels
+
+STEPS = 200  # iterations of L-BFGS at most
+RBF = ("kernel_variance", "lengthscale", "likelihood_variance")  # in the order of GPflow's variables
+NAMES = ("kernel/rbf/variance", "kernel/rbf/lengthscales", "likelihood/variance")
+
+
+def snelson_data() -> tuple[np.ndarray, np.ndarray]:
+    """All 200 rows, inputs (N, 1) and targets (N, 1); Nothing where they are not available."""
+    try:
+        split = load_split(compose(["dataset=snelson1d"]), lambda text: None)
+    except UserError as error:
+        raise Nothing(f"it needs the dataset snelson1d: {error}") from None
+    return np.array(split.X), np.array(split.Y)
+
+
+def run_context(steps: int, seed: int = 0) -> RunContext:
+    return RunContext("0" * 64, Path(), seed, steps, None, Silent(), lambda text: None)
+
+
+def fit_classical(
+    name: str, X: np.ndarray, Y: np.ndarray, *overrides: str, steps: int = STEPS
+) -> tuple[Any, float]:
+    """A classical model trained on these rows, and its evidence or bound."""
+    model: Any = create(compose([f"model={name}", "threads=1", "device=cpu", *overrides]))
+    trained = model.fit(Split.from_arrays(X, Y), run_context(steps))
+    return model, trained["evidence"]
+
+
+def hyperparameters(model: Any) -> dict[str, float]:
+    """Kernel variance, lengthscale and noise variance, by the names of their first values."""
+    return {name: float(np.ravel(model.values[own])[0]) for name, own in zip(RBF, NAMES, strict=True)}
+
+
+def starts(model: Any) -> list[str]:
+    """The same as overrides: where another model starts, or stays in its frozen steps."""
+    return [f"model.{name}={value!r}" for name, value in hyperparameters(model).items()]
+
+
+def posterior_band(model: Any, x: np.ndarray, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and two standard deviations of y, or of f, at the inputs x (N,)."""
+    mean, var = model.moments(x[:, None])
+    added = float(model.values["likelihood/variance"]) if noise else 0.0
+    return mean[:, 0], 2.0 * np.sqrt(var[:, 0] + added)
+
+
+def log_density(model: Any, X: np.ndarray, Y: np.ndarray) -> float:
+    """Mean log density of new rows."""
+    mean, var = model.moments(X)
+    var = var + float(model.values["likelihood/variance"])
+    return float(np.mean(-0.5 * (np.log(2.0 * math.pi * var) + (Y - mean) ** 2 / var)))
+
+
+def paint_band(place, x: np.ndarray, mean: np.ndarray, width: np.ndarray, colour: str) -> None:
+    place.plot(x, mean, color=colour, lw=1.2)
+    place.fill_between(x, mean - width, mean + width, color=colour, alpha=0.2, lw=0)
+
 
 POINTS, DRAWS, SEED, JITTER = 300, 3, 0, 1e-8
 
@@ -53,8 +112,8 @@ def wiener_fit(x: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
 
 
 def rbf_posterior(X: np.ndarray, Y: np.ndarray, x: np.ndarray) -> Posterior:
-    model, evidence = snelson.fit("gpr", X, Y)
-    h = snelson.hyperparameters(model)
+    model, evidence = fit_classical("gpr", X, Y)
+    h = hyperparameters(model)
 
     def k(a, b):
         return h["kernel_variance"] * np.exp(-0.5 * ((a[:, None] - b) / h["lengthscale"]) ** 2)
@@ -77,7 +136,7 @@ def wiener_posterior(X: np.ndarray, Y: np.ndarray, x: np.ndarray) -> Posterior:
 
 def exact_picture(spec, units) -> Picture:
     """spec.x: `kernels` for figure 1.3, `quarter` for 4.1."""
-    X, Y = snelson.data()
+    X, Y = snelson_data()
     if spec.x == "quarter":
         return _quarter(spec, X[::4], Y[::4])
     X, Y, x = X[::2], Y[::2], np.linspace(0.0, 10.0, POINTS)
@@ -96,7 +155,7 @@ def exact_picture(spec, units) -> Picture:
             for f, colour in zip(drawn[name], theme["colours"], strict=False):
                 column[0].plot(x, f, lw=0.9, color=colour)
             for place, added in ((column[1], 0.0), (column[2], p.noise)):
-                snelson.paint_band(place, x, p.mean, 2 * np.sqrt(var + added), theme["colours"][2])
+                paint_band(place, x, p.mean, 2 * np.sqrt(var + added), theme["colours"][2])
                 place.plot(X, Y, ".", ms=3, color=theme["colours"][1])
             column[0].set_title(p.text, loc="left")
             column[2].set_xlabel("x")
@@ -111,13 +170,13 @@ def exact_picture(spec, units) -> Picture:
 
 
 def _quarter(spec, X: np.ndarray, Y: np.ndarray) -> Picture:
-    model, evidence = snelson.fit("gpr", X, Y)
+    model, evidence = fit_classical("gpr", X, Y)
     x = np.linspace(-1.0, 7.0, POINTS)
-    mean, width = snelson.band(model, x)
+    mean, width = posterior_band(model, x)
 
     def paint(figure, theme):
         place = panels(figure, 1, 1)[0, 0]
-        snelson.paint_band(place, x, mean, width, theme["colours"][2])
+        paint_band(place, x, mean, width, theme["colours"][2])
         place.plot(X, Y, ".", ms=5, color=theme["colours"][1])
         place.set_xlabel("x")
         place.set_ylabel("y: mean, two sd")
@@ -180,14 +239,14 @@ def trained(values: dict[str, np.ndarray], Z: np.ndarray, frozen: bool):
     """VFE from these values and inducing inputs, hyperparameters held or trained; and its bound."""
     model: Any = create(compose(["model=sgpr", "model.ard=false", "threads=1", "device=cpu"]))
     model.load_parameters(values | {"Z": Z})
-    bound = maximise(model.model, snelson.context(snelson.STEPS), snelson.STEPS if frozen else 0)["evidence"]
+    bound = maximise(model.model, run_context(STEPS), STEPS if frozen else 0)["evidence"]
     model.load_parameters(values | model.trained_values() | model.own_values())
     return model, bound
 
 
 def sequence(exact, counts: tuple[int, ...]):
     """Number of inducing points, model and bound at the exact hyperparameters, each from the last."""
-    Z, h = np.zeros((0, 1)), snelson.hyperparameters(exact)
+    Z, h = np.zeros((0, 1)), hyperparameters(exact)
     for M in counts:
         model, bound = trained(exact.values, more(exact.values["X"], Z, M, h), frozen=True)
         Z = model.values["Z"]
@@ -196,23 +255,23 @@ def sequence(exact, counts: tuple[int, ...]):
 
 def growing_picture(spec, units) -> Picture:
     """spec.x: `panels` for figure 2.3, `metrics` for 2.4."""
-    X, Y = snelson.data()
+    X, Y = snelson_data()
     train, new = (X[::2], Y[::2]), (X[1::2], Y[1::2])
-    exact, _ = snelson.fit("gpr", *train, "model.ard=false")
+    exact, _ = fit_classical("gpr", *train, "model.ard=false")
     return (_panels if spec.x == "panels" else _metrics)(spec, exact, train, new)
 
 
 def _panels(spec, exact, train, new) -> Picture:
     models = {f"M = {M}": model for M, model, _ in sequence(exact, SHOWN)} | {"exact": exact}
     x = np.linspace(-1.0, 7.0, 200)
-    bands = {name: snelson.band(model, x) for name, model in models.items()}
+    bands = {name: posterior_band(model, x) for name, model in models.items()}
     frames = [pd.DataFrame({"model": n, "x": x, "mean": m, "two_sd": w}) for n, (m, w) in bands.items()]
 
     def paint(figure, theme):
         for place, (name, (mean, width)) in zip(
             panels(figure, len(bands), 1, sharex=True)[:, 0], bands.items(), strict=True
         ):
-            snelson.paint_band(place, x, mean, width, theme["colours"][2])
+            paint_band(place, x, mean, width, theme["colours"][2])
             place.plot(*train, ".", ms=3, color=theme["colours"][1])
             if "Z" in models[name].values:
                 Z = models[name].values["Z"][:, 0]
@@ -227,14 +286,12 @@ def _panels(spec, exact, train, new) -> Picture:
 
 
 def _metrics(spec, exact, train, new) -> Picture:
-    h, rows, (X, Y) = snelson.hyperparameters(exact), [], train
+    h, rows, (X, Y) = hyperparameters(exact), [], train
     for M, fixed, bound in sequence(exact, COUNTED):
         free, _ = trained(fixed.values, fixed.values["Z"], frozen=False)
         forward, backward = divergences(X, Y, fixed.values["Z"], h, bound)
-        rows.append(
-            {"M": M, "KL[Q||P]": forward, "KL[P||Q]": backward, "hold-out": snelson.log_density(free, *new)}
-        )
-    frame, best = pd.DataFrame(rows), snelson.log_density(exact, *new)
+        rows.append({"M": M, "KL[Q||P]": forward, "KL[P||Q]": backward, "hold-out": log_density(free, *new)})
+    frame, best = pd.DataFrame(rows), log_density(exact, *new)
 
     def paint(figure, theme):
         places = panels(figure, 3, 1, sharex=True)[:, 0]
@@ -280,7 +337,7 @@ def course(name: str, start: dict[str, np.ndarray], new, iterations: int = ITERA
     model: Any = create(compose([f"model={name}", "model.ard=false", "threads=1", "device=cpu"]))
     model.load_parameters(start | {"Z": start["X"]})
     rows, seen = [_row(model, 0, new)], Snapshots(model.model)
-    done = maximise(model.model, replace(snelson.context(iterations), reporter=seen), patient=True)["steps"]
+    done = maximise(model.model, replace(run_context(iterations), reporter=seen), patient=True)["steps"]
     seen.taken[done] = [v.numpy() for v in seen.variables]
     for step, values in seen.taken.items():
         for variable, value in zip(seen.variables, values, strict=True):
@@ -293,13 +350,13 @@ def course(name: str, start: dict[str, np.ndarray], new, iterations: int = ITERA
 
 def _row(model, iteration: int, new) -> dict[str, float]:
     objective = float(model.model.training_loss())
-    return {"iteration": iteration, "objective": objective, "hold_out": -snelson.log_density(model, *new)}
+    return {"iteration": iteration, "objective": objective, "hold_out": -log_density(model, *new)}
 
 
 def courses(iterations: int = ITERATIONS) -> dict[str, Course]:
-    X, Y = snelson.data()
+    X, Y = snelson_data()
     kept = np.arange(len(X)) % 4 == 0
-    exact, _ = snelson.fit("gpr", X[kept], Y[kept], "model.ard=false")
+    exact, _ = fit_classical("gpr", X[kept], Y[kept], "model.ard=false")
     return {name: course(name, exact.values, (X[~kept], Y[~kept]), iterations) for name in LABELS}
 
 
@@ -309,13 +366,13 @@ def departure_picture(spec, units) -> Picture:
     on new rows."""
     found = courses()
     x = np.linspace(-1.0, 7.0, 300)
-    bands = {name: snelson.band(c.model, x) for name, c in found.items()}
+    bands = {name: posterior_band(c.model, x) for name, c in found.items()}
     frame = pd.concat([c.trace.assign(method=LABELS[name]) for name, c in found.items()])
 
     def paint(figure, theme):
         for column, (name, c) in zip(panels(figure, 4, 2, sharey="row").T, found.items(), strict=True):
             values = c.model.values
-            snelson.paint_band(column[0], x, *bands[name], theme["colours"][2])
+            paint_band(column[0], x, *bands[name], theme["colours"][2])
             column[0].plot(values["X"], values["Y"], ".", ms=4, color=theme["colours"][1])
             column[0].set_title(LABELS[name], loc="left")
             column[0].set_xlabel("x")

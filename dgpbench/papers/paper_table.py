@@ -1,4 +1,4 @@
-"""A published table with everything that is known of it: spec, cells, variants, explanations, step times."""
+"""A published table with everything known of it: spec, cells, variants, explanations, step times."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dgpbench.errors import UserError
-from dgpbench.papers import cells as cells_module
-from dgpbench.papers.cells import Cell, Records, Variant
+from dgpbench.papers import paper_cells, specs
+from dgpbench.papers.paper_cells import Cell, Records, Variant
 from dgpbench.papers.published import Published, find
 from dgpbench.papers.specs import Spec, with_variant
 from dgpbench.report import result_table
 from dgpbench.report.result_table import COLUMNS
 from dgpbench.report.rules import Summary, summarise
+from dgpbench.store.layout import reference_folders
+from dgpbench.store.scan import Unit, scan
 from dgpbench.store.untrusted import parse_json, read_regular
 
 if TYPE_CHECKING:
@@ -125,8 +127,8 @@ def build(spec: Spec, records: Records, perf_files: Sequence[Path] = ()) -> Tabl
     """The table of a spec from records, or from the first of `perf_files` that exists."""
     if spec.ours == "perf":
         return Table(spec, perf_cells(spec, perf_files))
-    cells = cells_module.fill(spec, records)
-    return Table(spec, cells, cells_module.variants(spec, cells, records), _explaining(spec, records))
+    cells = paper_cells.fill(spec, records)
+    return Table(spec, cells, paper_cells.variants(spec, cells, records), _explaining(spec, records))
 
 
 def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanation]:
@@ -144,7 +146,42 @@ def _explaining(spec: Spec, records: Records) -> dict[tuple[str, str], Explanati
         elif spec.chosen == ((entry["of"],) if "of" in entry else ()):
             other = with_variant(base, entry["variant"]) if "variant" in entry else base
             places = {position: other.places[position] for position in at}
-            for position, cell in cells_module.fill(replace(other, places=places), records).items():
+            for position, cell in paper_cells.fill(replace(other, places=places), records).items():
                 if cell.values:
                     found.setdefault(position, Explanation(entry["why"], cell))
     return found
+
+
+PERF = Path("perf-results") / "perf.json"
+
+
+def load_tables(
+    names: Sequence[str],
+    results: Path,
+    reference: bool | Sequence[Path] = True,
+    variants: Sequence[str] = (),
+    config_dirs: Sequence[str] = (),
+) -> list[Table]:
+    """The named tables from the records in `results`. What cannot be read is named in a warning."""
+    wanted = [specs.load(name, variants, config_dirs) for name in names]
+    return tables_of(wanted, scan(results, reference=reference), results)
+
+
+def all_tables(units: Sequence[Unit], results: Path) -> list[Table]:
+    """Every table, each followed by its variants with experiments of their own that have been begun."""
+    begun = {unit.record.experiment for unit in units} - {None}
+    wanted = []
+    for name in specs.names():
+        spec = specs.load(name)
+        others = [v for v, change in spec.variants.items() if "suffix" in change and "metric" not in change]
+        variants = [specs.load(name, [variant]) for variant in others]
+        wanted += [spec, *(v for v in variants if begun & {place.experiment for place in v.places.values()})]
+    return tables_of(wanted, units, results)
+
+
+def tables_of(wanted: Sequence[specs.Spec], units: Sequence[Unit], results: Path) -> list[Table]:
+    """Return tables from records in hand; step times come from the file of `python -m benchmarks` here, or
+    from the reference one."""
+    records = Records(units)
+    measured = (PERF, *(folder / "perf.json" for folder in reference_folders(results)))
+    return [build(spec, records, measured) for spec in wanted]

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from dgpbench.evaluate.metric_table import LOGLIK, find_metric
 from dgpbench.papers import figures, specs
-from dgpbench.papers.agreement import comparison
-from dgpbench.papers.load import all_tables, tables_of
-from dgpbench.papers.overview import overview
+from dgpbench.papers.paper_table import Table, all_tables, tables_of
 from dgpbench.papers.published import citations
-from dgpbench.papers.table import Table
-from dgpbench.papers.views import side_by_side
+from dgpbench.papers.table_overview import overview
+from dgpbench.papers.views import comparison, side_by_side
 from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture
 from dgpbench.report.charts.training_curves import CURVES, trace_frame, trace_panels

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgpbench.papers import specs
-from dgpbench.papers.agreement import agreement
 from dgpbench.papers.figures import FigureSpec
-from dgpbench.papers.figures.records import pairs
-from dgpbench.papers.table import Table
+from dgpbench.papers.figures.record_figures import pairs
+from dgpbench.papers.paper_table import Table
 from dgpbench.papers.verdict import EQUIVALENT, KINDS
+from dgpbench.papers.views import agreement
 from dgpbench.report.grid import Entry, Grid, Line, plain
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
