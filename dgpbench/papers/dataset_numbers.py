@@ -115,12 +115,12 @@ class Number:
         return self.confidence == "ocr-doubtful" or SUSPICIOUS in self.remark.split("; ")
 
 
-def known(name: str) -> bool:
+def is_dataset(name: str) -> bool:
     """True if the catalogue or a publication has a dataset of this name."""
     return name in dataset_names()
 
 
-def everything(name: str, units: Sequence[Unit], filters: Sequence[str] = ()) -> list[Grid]:
+def dataset_grids(name: str, units: Sequence[Unit], filters: Sequence[str] = ()) -> list[Grid]:
     """Return a grid for each quantity of this dataset and each unit that its numbers cannot leave.
 
     Parameters
@@ -150,7 +150,7 @@ def everything(name: str, units: Sequence[Unit], filters: Sequence[str] = ()) ->
     grids = []
     for quantity in QUANTITIES:
         found = [line for line in printed if line.metric in quantity.printed]
-        numbers = [_printed(line, quantity, shift) for line in _once(found)]
+        numbers = [_printed(line, quantity, shift) for line in _without_squares(found)]
         numbers += _ours(own, quantity)
         for i, unit in enumerate(sorted({number.units for number in numbers}, key=list(WORDS).index)):
             chosen = [number for number in numbers if number.units == unit]
@@ -178,7 +178,7 @@ def _matching(
     return kept
 
 
-def _once(found: Sequence[Printed]) -> list[Printed]:
+def _without_squares(found: Sequence[Printed]) -> list[Printed]:
     """The lines without mean squared errors of which the root is printed too."""
     rooted = {line[:7] for line in found if line.metric == metrics.RMSE}
     return [line for line in found if line.metric != "test_mse" or line[:7] not in rooted]
@@ -254,7 +254,7 @@ def _ours(units: Iterable[Unit], quantity: Quantity) -> list[Number]:
                     None if found.error is None else found.error * scale,
                     found.n,
                     f"{record.model} {record.inference}",
-                    f"{_whose(group)}: {record.experiment or 'no experiment'}",
+                    f"{_origin(group)}: {record.experiment or 'no experiment'}",
                     estimator,
                     _settings(record),
                     "",
@@ -273,7 +273,7 @@ def _units(record: Record, quantity: Quantity) -> str:
     return "none" if metrics.ACCURACY in record.metrics else ORIGINAL
 
 
-def _whose(group: Sequence[Unit]) -> str:
+def _origin(group: Sequence[Unit]) -> str:
     """Ours, unless all are of others."""
     return OTHERS if len(community(group)) == len(group) else OURS
 

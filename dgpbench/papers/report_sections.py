@@ -22,7 +22,7 @@ from dgpbench.report.comparison.compare_runs import Comparison
 from dgpbench.report.diagnostics import calibration, frontier
 from dgpbench.report.grid import Grid, Line, plain
 from dgpbench.report.leaderboard import board
-from dgpbench.report.page.frame import Links, Part, told
+from dgpbench.report.page.frame import Links, Part, folded_list
 from dgpbench.report.page.page_overview import behaviour, figure_charts
 from dgpbench.report.page.page_overview import overview as answer
 from dgpbench.report.render import to_html
@@ -86,8 +86,8 @@ def papers(
     without = [f"{name}: dgpbench tables {name}" for name in names]
     return (
         html
-        + told("Tables without your runs (dgpbench report --all)", without)
-        + told("Figures not drawn", undrawn)
+        + folded_list("Tables without your runs (dgpbench report --all)", without)
+        + folded_list("Figures not drawn", undrawn)
     )
 
 

@@ -16,7 +16,7 @@ import yaml
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import find_metric
-from dgpbench.papers.published import LOADER, dataset_names
+from dgpbench.papers.published import KEYS, LOADER, dataset_names
 from dgpbench.report import result_table
 
 FOLDER = Path(__file__).resolve().parent / "specs"
@@ -77,40 +77,9 @@ class Spec(result_table.Spec):
     base: Spec | None = None  # the table itself, where a variant is in force
 
 
-PUBLISHED_FIELDS = {
-    "source",
-    "table",
-    "dataset",
-    "model",
-    "inference",
-    "metric",
-    "n",
-    "error",
-    "error_divisor",
-    "scale",
-}
-OWN_FIELDS = {
-    "title",
-    "units",
-    "ours",
-    "bold",
-    "italics",
-    "blank_above",
-    "minus_infinity",
-    "baseline",
-    "board",
-    "footers",
-    "printed_footers",
-    "variants",
-    "explained",
-    "notes",
-    "lacks",
-    "rows",
-    "columns",
-    "published",
-}
-
-
+PUBLISHED_FIELDS = {*KEYS, "error", "error_divisor", "scale"}
+NOT_IN_FILE = {"name", "places", "config_dirs", "corrected_errors", "source", "chosen", "base"}
+OWN_FIELDS = {field.name for field in fields(Spec)} - NOT_IN_FILE | {"published"}
 VARIANT_FIELDS = {"suffix", "metric", "better", "units", "unpublished", "about"}
 
 
@@ -140,19 +109,19 @@ def load(name: str, variants: Sequence[str] = (), config_dirs: Sequence[str] = (
     return replace(spec, places=places, config_dirs=dirs)
 
 
-def others() -> dict[str, dict[str, str]]:
+def other_tables() -> dict[str, dict[str, str]]:
     """Tables without a spec of their own: `same` names another, or `title` and `why` say what it holds."""
     return yaml.load(WORDS.read_text(encoding="utf-8"), LOADER)
 
 
 def _packaged(name: str) -> Path:
     known = {stem.lower(): stem for stem in names()}
-    if name.lower() not in known and (other := others().get(name.lower())):
+    if name.lower() not in known and (other := other_tables().get(name.lower())):
         if "why" in other:
             raise UserError(f"table {name} has nothing to compare; it holds {other['why']}")
         return FOLDER / f"{other['same']}.yaml"
     if name.lower() not in known:
-        hint = did_you_mean(name, [*known.values(), *others(), *dataset_names()])
+        hint = did_you_mean(name, [*known.values(), *other_tables(), *dataset_names()])
         raise UserError(
             f"no table or dataset '{name}'{hint}; `dgpbench tables` and `dgpbench data list` list them, or "
             "name a yaml file of your own"
@@ -167,10 +136,10 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
     for key, kind in (("title", str), ("units", str), ("rows", list), ("columns", list)):
         if not isinstance(tree.get(key), kind) or not tree[key]:
             raise UserError(f"table {name}: {key} is missing or not a {'list' if kind is list else 'text'}")
-    _known(f"table {name}", tree, OWN_FIELDS | set(CELL_FIELDS))
-    _known(f"table {name}, published", tree.get("published", {}), PUBLISHED_FIELDS)
+    _check_fields(f"table {name}", tree, OWN_FIELDS | set(CELL_FIELDS))
+    _check_fields(f"table {name}, published", tree.get("published", {}), PUBLISHED_FIELDS)
     for variant, change in tree.get("variants", {}).items():
-        _known(f"table {name}, variant {variant}", change, VARIANT_FIELDS)
+        _check_fields(f"table {name}, variant {variant}", change, VARIANT_FIELDS)
     base = {key: value for key, value in tree.items() if key in CELL_FIELDS}
     published = tree.get("published", {})
     rows = [_axis(name, entry) for entry in tree["rows"]]
@@ -187,7 +156,8 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
             merged["overrides"] = tuple(map(str, (*row.get("overrides", ()), *column.get("overrides", ()))))
             if row["label"] in column.get("without", ()):  # not run there
                 merged |= {"experiment": None, "overrides": ()}
-            place = Place(row["label"], column["label"], **merged, published=_wanted(published, row, column))
+            address = _published_address(published, row, column)
+            place = Place(row["label"], column["label"], **merged, published=address)
             places[row["label"], column["label"]] = place
     rest = {key: tree[key] for key in OWN_FIELDS - {"rows", "columns", "published"} if key in tree}
     for key in ("footers", "notes", "explained"):
@@ -200,11 +170,11 @@ def parse(name: str, tree: dict[str, Any]) -> Spec:
         columns=tuple(c["label"] for c in columns),
         **rest,
     )
-    _consistent(spec)
+    _check_spec(spec)
     return spec
 
 
-def _consistent(spec: Spec) -> None:
+def _check_spec(spec: Spec) -> None:
     """UserError where fields do not fit together."""
     choices: dict[str, tuple[set[str | None], Sequence[str]]] = {
         "bold": ({spec.bold}, ("row", "column", "none")),
@@ -216,7 +186,7 @@ def _consistent(spec: Spec) -> None:
         if given - set(allowed):
             raise UserError(f"table {spec.name}: {name} must be one of: {', '.join(allowed)}")
     for entry in spec.explained:
-        _known(f"table {spec.name}, explained", entry, {"rows", "columns", "of", "variant", "why"})
+        _check_fields(f"table {spec.name}, explained", entry, {"rows", "columns", "of", "variant", "why"})
         for name, allowed in (("rows", spec.rows), ("columns", spec.columns)):
             if set(entry.get(name, ())) - set(allowed):
                 raise UserError(f"table {spec.name}: explained {name} must be of: {', '.join(allowed)}")
@@ -243,8 +213,8 @@ def _axis(name: str, entry: str | dict, more: Iterable[str] = ()) -> dict:
     entry = {"dataset": entry} if isinstance(entry, str) else dict(entry)
     if not entry.setdefault("label", entry.get("dataset")):
         raise UserError(f"table {name}: {entry} needs a label")
-    _known(f"table {name}, {entry['label']}", entry, {"label", "published", *more, *CELL_FIELDS})
-    _known(f"table {name}, {entry['label']}", entry.get("published") or {}, PUBLISHED_FIELDS)
+    _check_fields(f"table {name}, {entry['label']}", entry, {"label", "published", *more, *CELL_FIELDS})
+    _check_fields(f"table {name}, {entry['label']}", entry.get("published") or {}, PUBLISHED_FIELDS)
     return entry
 
 
@@ -252,7 +222,7 @@ def _fields(entry: dict) -> dict:
     return {key: value for key, value in entry.items() if key in CELL_FIELDS}
 
 
-def _wanted(shared: dict, row: dict, column: dict) -> dict:
+def _published_address(shared: dict, row: dict, column: dict) -> dict:
     """Address of the published cell; None if row and column name none, or one says `published: null`."""
     given = [entry["published"] for entry in (row, column) if "published" in entry]
     if not given or None in given:
@@ -264,7 +234,7 @@ def _wanted(shared: dict, row: dict, column: dict) -> dict:
     return out
 
 
-def _known(where: str, given: dict, allowed: set[str]) -> None:
+def _check_fields(where: str, given: dict, allowed: set[str]) -> None:
     for key in given:
         if key not in allowed:
             raise UserError(f"{where}: unknown field '{key}'{did_you_mean(key, allowed)}")

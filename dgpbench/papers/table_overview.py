@@ -17,7 +17,7 @@ from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
 
 
-def of_table(table: Table) -> str:
+def missing_of_table(table: Table) -> str:
     """In words, or '' for a table whose splits are all done."""
     if not table.expected:
         return table.spec.lacks or "experiments, and their runs"
@@ -41,7 +41,7 @@ def _by_hand(dataset: str) -> bool:
     return entry is not None and bool(entry.sources) and all(s.kind == "manual" for s in entry.sources)
 
 
-def of_figure(spec: FigureSpec, units: Sequence[Unit], tables: dict[str, Table]) -> str:
+def missing_of_figure(spec: FigureSpec, units: Sequence[Unit], tables: dict[str, Table]) -> str:
     """In words, or '' for a figure that needs no records or has those it takes."""
     if spec.lacks:
         return f"lacks {spec.lacks}" if spec.lacks.startswith("data") else f"not drawn: {spec.lacks}"
@@ -77,13 +77,13 @@ def overview(tables: list[Table], folder: Path) -> Grid:
             "ours": f"{t.done}/{t.expected}" if t.expected else "",
             "failed": t.failed,
             "published cells": sum(c.published is not None for c in t.cells.values()),
-            "lacks": of_table(t),
+            "lacks": missing_of_table(t),
         }
         for t in tables
     ]
     lines += [
         {"table": name, "what": other["title"], **dict.fromkeys(EMPTY, ""), "lacks": other["why"]}
-        for name, other in specs.others().items()
+        for name, other in specs.other_tables().items()
         if "why" in other
     ]
     empty = not any(cell.units for table in tables for cell in table.cells.values())
@@ -117,7 +117,7 @@ def first_screen(tables: Sequence[Table], folder: Path, width: int) -> Grid:
             *kinds,
         )
         lines.append(Line((name,), entries))
-    names = ", ".join(name for name, other in specs.others().items() if "why" in other)
+    names = ", ".join(name for name, other in specs.other_tables().items() if "why" in other)
     varied = [name for name, group in groups.items() if len(group) > 1]
     every = agreement(tables)
     notes = (

@@ -16,10 +16,10 @@ from dgpbench.report.result_table import (
     MARK,
     NOT_RERUN,
     community,
+    community_note,
     few,
     missing_summary,
     not_recomputed,
-    others_note,
     run_command,
 )
 from dgpbench.report.rules import (
@@ -146,7 +146,7 @@ def state_notes(table: Table, idle: int) -> list[str]:
         others = {unit.record.key for cell in table.cells.values() for unit in community(cell.units)}
         among = f"; {len(others)} of the records by others" if others else ""
         notes.append(f"ours: {table.done} of {table.expected} splits done, {table.failed} failed{among}")
-    notes += others_note(table.cells)
+    notes += community_note(table.cells)
     if idle:
         notes.append(f"{idle} of {len(table.spec.rows)} rows have no run of ours")
     notes += [f"{', '.join(where)}: {reason}" for reason, where in _absent(table).items()]

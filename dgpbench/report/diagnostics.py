@@ -7,7 +7,7 @@ import pandas as pd
 
 from dgpbench.evaluate.metrics import ACCURACY, AUC, BRIER, COVERAGE, CRPS, ECE, PIT_KS
 from dgpbench.report.grid import Grid, plain
-from dgpbench.report.result_table import MARK, Table, others_note
+from dgpbench.report.result_table import MARK, Table, community_note
 
 BARS = " ▁▂▃▄▅▆▇█"
 CALIBRATION = {COVERAGE: ".3f", PIT_KS: ".3f", CRPS: ".4g"}
@@ -45,7 +45,7 @@ def calibration(table: Table) -> Grid:
         line["pit_histogram"] = pit_bars(pd.DataFrame(histograms).mean().tolist()) if histograms else ""
         lines.append(line)
     columns = ["dataset", "model", "splits", *metrics, *(() if classes else ("pit_histogram",))]
-    notes = (*(CLASS_NOTES if classes else PIT_NOTES), *others_note(table.cells))
+    notes = (*(CLASS_NOTES if classes else PIT_NOTES), *community_note(table.cells))
     return plain(
         f"Calibration: {table.spec.title}",
         pd.DataFrame(lines, columns=columns),
@@ -98,7 +98,7 @@ def frontier(table: Table) -> Grid:
     notes = (
         "seconds of training in which the run had a core, on whatever machine and threads; yes: no other "
         "model of this dataset is at least as good and as quick, and better in one",
-        *others_note(table.cells),
+        *community_note(table.cells),
     )
     return plain(
         f"Accuracy against training seconds: {table.spec.title}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from dgpbench.errors import UserError
-from dgpbench.report.charts import Nothing
-from dgpbench.report.charts.picture import Picture, legend_below, panels
-from dgpbench.report.charts.run_charts import run_name
+from dgpbench.report.charts import Axis, Layer, Nothing, Panel, Rows
+from dgpbench.report.charts.picture import Picture, panels_picture
+from dgpbench.report.charts.run_charts import LEVELS, QUANTILES, run_name
 from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
 
@@ -22,8 +23,6 @@ Opened = Callable[[Unit], tuple[Any, LayerSamples]]  # the split and the fitted 
 
 POINTS, SAMPLES, SEED = 150, 400, 0
 MOST_OUTPUTS = 3  # of one layer
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-COLUMNS = ("q05", "q25", "q50", "q75", "q95")
 NAMES = {"gp": "GP", "lv": "inputs with latent variable", "linear": "projection", "warp": "monotone warp"}
 
 
@@ -54,40 +53,37 @@ def layer_picture(unit: Unit, opened: Opened) -> Picture:
     record = unit.record
     if not has_layers(record):
         raise Nothing("they are drawn of finished GP models of one input")
-    name, title = f"layers-{record.key[:8]}", f"Layers: {run_name(record)}"
+    name, title_of_all = f"layers-{record.key[:8]}", f"Layers: {run_name(record)}"
     split, samples = opened(unit)
     if _aligns(record):
         first = lambda X: samples(X, SAMPLES, SEED)[0][..., 0]  # noqa: E731
-        return alignment_picture(name, title, split, first)
+        return alignment_picture(name, title_of_all, split, first)
     x, found = _samples_of(samples, split)
     kinds = record.config["model"]["layers"]
-    parts = []
+    parts, drawn = [], []
     for i, values in enumerate(found):
+        rows: Rows = []
         for output in range(min(values.shape[2], MOST_OUTPUTS)):
             bands = np.quantile(values[:, :, output], LEVELS, axis=0)
-            part = pd.DataFrame(
-                {f"q{round(100 * p):02d}": band for p, band in zip(LEVELS, bands, strict=True)}
-            )
+            part = pd.DataFrame(dict(zip(QUANTILES, bands, strict=True)))
             parts.append(part.assign(layer=i + 1, kind=kinds[i], output=output, x=x))
-    data = pd.concat(parts, ignore_index=True)
-
-    def paint(figure, theme):
-        axes = panels(figure, 1, len(found), sharex=True)[0]
-        for i, place in enumerate(axes):
-            for output, part in data[data.layer == i + 1].groupby("output"):
-                colour = theme["colours"][output]
-                place.fill_between(part.x, part.q05, part.q95, color=colour, alpha=0.2, lw=0)
-                place.fill_between(part.x, part.q25, part.q75, color=colour, alpha=0.35, lw=0)
-                place.plot(part.x, part.q50, color=colour, lw=1.2)
-            place.set_title(f"{i + 1}: {NAMES.get(kinds[i], kinds[i])}", loc="left")
-            place.set_xlabel("x")
-        axes[0].set_ylabel("output of the layer")
-
+            rows += [row | {"model": f"output {output + 1}"} for row in parts[-1].to_dict("records")]
+        outputs = tuple(dict.fromkeys(row["model"] for row in rows))
+        layers = (
+            Layer("area", y="q05", y2="q95", opacity=0.2),
+            Layer("area", y="q25", y2="q75", opacity=0.35),
+            Layer("line", y="q50"),
+        )
+        title = f"{i + 1}: {NAMES.get(kinds[i], kinds[i])}"
+        drawn.append(Panel(title, rows, Axis("x"), Axis("output of the layer"), layers, outputs))
+    most = max(drawn, key=lambda panel: len(panel.models)).models
+    drawn = [replace(panel, models=most if len(most) > 1 else ()) for panel in drawn]
     notes = (
         f"90 % and 50 % bands and median of {SAMPLES} samples at each x, from the first layer to the last; "
         "inner layers in the model's own units, the last in standardised y",
     )
-    return Picture(name, title, data, paint, (3.0 * len(found) + 0.6, 3.0), notes)
+    data = pd.concat(parts, ignore_index=True)
+    return panels_picture(name, title_of_all, drawn, data, notes, len(drawn), (3.0, 2.5))
 
 
 def _samples_of(samples: LayerSamples, split) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -130,25 +126,29 @@ def alignment_picture(name: str, title: str, split, warps: Callable[[np.ndarray]
     data = data.assign(**{f"draw{i}": draws[i] for i in range(DRAWS)})
     before, after = (distance(data[x].to_numpy(), y, names) for x in ("time", "warped"))
 
-    def paint(figure, theme):
-        axes = panels(figure, 1, 3)[0]
-        handles, line = {}, {"lw": 0.8, "ms": 3}
-        for i, (sequence, part) in enumerate(data.groupby("sequence")):
-            colour = theme["colours"][i % len(theme["colours"])]
-            handles[f"sequence {sequence:g}"] = axes[0].plot(part.time, part.y, ".-", color=colour, **line)[0]
-            for k in range(DRAWS):
-                axes[1].plot(part.time, part[f"draw{k}"], color=colour, lw=0.6, alpha=0.6)
-            axes[2].plot(part.warped, part.y, ".-", color=colour, **line)
-        axes[1].plot(time, time, ".", ms=0.8, color=theme["ink"])
-        words = f"as observed: distance {before:.2g}", "warps", f"aligned: distance {after:.2g}"
-        for place, word in zip(axes, words, strict=True):
-            place.set_title(word, loc="left")
-            place.set_xlabel("warped input" if place is axes[2] else "input")
-        axes[0].set_ylabel("y")
-        legend_below(figure, handles.values(), handles)
+    sequences = {name: f"sequence {name:g}" for name in np.unique(names)}
+    models = tuple(sequences.values())
+    labels = [sequences[name] for name in names]
+    curve = (Layer("line", size=1), Layer("point", size=20))
 
+    def rows(x: np.ndarray, values: np.ndarray, draw: int = 0) -> Rows:
+        columns = zip(labels, x, values, strict=True)
+        return [{"model": model, "x": float(a), "y": float(b), "draw": draw} for model, a, b in columns]
+
+    drawn = [row for k in range(DRAWS) for row in rows(time, draws[k], k)]
+    identity = [{"x": float(t), "y": float(t)} for t in (time.min(), time.max())]
+    warps_shown = (
+        Layer("line", by="draw", size=0.8, opacity=0.6),
+        Layer("line", rows=identity, style="ink", size=0.8),
+    )
+    observed, aligned = f"as observed: distance {before:.2g}", f"aligned: distance {after:.2g}"
+    panels = [
+        Panel(observed, rows(time, y), Axis("input"), Axis("y"), curve, models),
+        Panel("warps", drawn, Axis("input"), Axis("warped input"), warps_shown, models),
+        Panel(aligned, rows(draws.mean(0), y), Axis("warped input"), Axis("y"), curve, models),
+    ]
     notes = (
         f"mean squared difference between two sequences: {before:.3g} as observed, {after:.3g} aligned; "
-        f"{DRAWS} draws of each warp beside the identity (dots), aligned at the mean of {len(draws)}",
+        f"{DRAWS} draws of each warp with the identity, aligned at the mean of {len(draws)}",
     )
-    return Picture(name, title, data, paint, (9.6, 3.3), notes)
+    return panels_picture(name, title, panels, data, notes, 3, (3.0, 2.5))

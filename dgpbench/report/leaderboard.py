@@ -15,7 +15,7 @@ import numpy as np
 
 from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.grid import Entry, Grid, Line
-from dgpbench.report.result_table import Table, others_note
+from dgpbench.report.result_table import Table, community_note
 
 DRAWS = 2000
 LEVEL = 0.95
@@ -109,7 +109,7 @@ def board(table: Table) -> Grid:
         if ratio
         else "nat to the best: log-likelihood that the best method of the split has more",
         "seconds: median over runs, in training with a core to run on, on whatever machine each had",
-        *others_note(table.cells),
+        *community_note(table.cells),
         *((FEWER + ", ".join(fewer),) if fewer else ()),
         *((LATE,) if any(_unfinished(table, method) for method in methods) else ()),
         *(("none of these has been run yet",) if not pairs else ()),

@@ -259,7 +259,7 @@ def not_recomputed(units: Iterable[Unit]) -> str:
     return f", metrics{'' if bare == len(found) else f' of {bare}'} not recomputed"
 
 
-def others_note(cells: Mapping[tuple[str, str], Cell]) -> list[str]:
+def community_note(cells: Mapping[tuple[str, str], Cell]) -> list[str]:
     """What the mark means and which cells have it; nothing where none has."""
     told = [
         f"{row} {column} ({cell.community} of {len(cell.units)} records{not_recomputed(cell.units)})"

@@ -22,7 +22,7 @@ import pandas as pd
 from dgpbench.config.suggest import did_you_mean
 from dgpbench.errors import UserError
 from dgpbench.report.grid import Grid, plain
-from dgpbench.report.result_table import Table, others_note
+from dgpbench.report.result_table import Table, community_note
 
 ROPE = 0.01  # region of practical equivalence: smaller differences count as none (nat, or the table's unit)
 POWER = 0.8  # probability with which the detectable difference would be found
@@ -262,7 +262,7 @@ def explain_tests(against: str, what: str, rope: str) -> list[str]:
 def significance_grids(table: Table, against: str | None = None) -> list[Grid]:
     """The paired tests, and the ranks with their critical difference."""
     against = _column(table, against)
-    notes = (*explain_tests(against, "differences", str(ROPE)), *others_note(table.cells))
+    notes = (*explain_tests(against, "differences", str(ROPE)), *community_note(table.cells))
     title = f"Paired tests against {against}: {table.spec.title}"
     first = plain(
         title,

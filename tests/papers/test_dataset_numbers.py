@@ -6,12 +6,12 @@ import pytest
 from report_units import unit, units
 
 from dgpbench.cli import main
-from dgpbench.papers.dataset_numbers import everything, known
+from dgpbench.papers.dataset_numbers import dataset_grids, is_dataset
 from dgpbench.papers.published import catalogue_name, lines, protocols
 
 
 def grids(name, found=()):
-    return {grid.name: grid for grid in everything(name, found)}
+    return {grid.name: grid for grid in dataset_grids(name, found)}
 
 
 def doubtful(data):
@@ -65,7 +65,12 @@ def test_crps_and_auc_have_lists_in_their_own_units():
 
 def test_names_of_publications_and_of_the_catalogue_are_one():
     assert grids("wine_red").keys() == grids("winered").keys()
-    assert known("wine_red") and known("sarcos") and known("airfoil") and not known("nothing")
+    assert (
+        is_dataset("wine_red")
+        and is_dataset("sarcos")
+        and is_dataset("airfoil")
+        and not is_dataset("nothing")
+    )
     data = grids("sarcos")["sarcos-log-likelihood"].data  # no deviation known: as it stands
     assert set(data.units) == {"nat per test point, standardised units"}
 
@@ -151,7 +156,7 @@ def test_a_list_is_filtered_by_model_and_inference():
     every = grids("kin8nm", own)["kin8nm-log-likelihood"].data
 
     def filtered(*words):
-        found = {grid.name: grid for grid in everything("kin8nm", own, words)}
+        found = {grid.name: grid for grid in dataset_grids("kin8nm", own, words)}
         return list(found["kin8nm-log-likelihood"].data.model)
 
     assert filtered("model=dgp2,sgp", "inference=dsvi") == ["dgp2 dsvi", "sgp dsvi"]  # ours

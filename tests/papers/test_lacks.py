@@ -6,7 +6,7 @@ from dgpbench.cli import main
 from dgpbench.errors import UserError
 from dgpbench.papers import figures, specs
 from dgpbench.papers.paper_table import tables_of
-from dgpbench.papers.table_overview import of_table, overview
+from dgpbench.papers.table_overview import missing_of_table, overview
 from dgpbench.report.charts import Nothing
 
 THESIS = [f"{c}.{i}" for c, n in ((1, 4), (2, 4), (3, 8), (4, 8), (5, 7), (6, 4)) for i in range(1, n + 1)]
@@ -46,7 +46,7 @@ def test_what_tables_lack(tmp_path):
     tables = tables_of(
         [specs.load(name) for name in ("dsvi6", "2.4-mnist", "2.2", "matthews5.1")], [], tmp_path
     )
-    assert [of_table(table) for table in tables] == [
+    assert [missing_of_table(table) for table in tables] == [
         "12 runs",
         "4 runs",
         "12 runs; data of airline, taxi",

@@ -9,7 +9,7 @@ from report_units import plain_units, units, write
 
 from dgpbench.cli import main
 from dgpbench.papers import figures
-from dgpbench.papers.dataset_numbers import everything
+from dgpbench.papers.dataset_numbers import dataset_grids
 from dgpbench.papers.document import Pages
 from dgpbench.papers.paper_cells import Records
 from dgpbench.papers.paper_table import build
@@ -118,7 +118,9 @@ def test_variants_of_others_are_marked():
 
 
 def test_lists_of_a_dataset_mark_them():
-    grid = next(grid for grid in everything("kin8nm", sample()) if grid.title.startswith("kin8nm: every log"))
+    grid = next(
+        grid for grid in dataset_grids("kin8nm", sample()) if grid.title.startswith("kin8nm: every log")
+    )
     (line,) = [line for line in grid.lines if "dsvi2017_dgp2" in line.entries[2].text]
     assert line.entries[0].marks == "‡" and line.entries[2].text == "community: dsvi2017_dgp2"
     assert line.entries[-1].text == "3 of 3 records of others: consistent, not re-run, metrics not recomputed"

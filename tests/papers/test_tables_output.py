@@ -17,7 +17,7 @@ from report_units import record, units
 from dgpbench.cli import main
 from dgpbench.config import config_key
 from dgpbench.papers import specs
-from dgpbench.papers.dataset_numbers import everything
+from dgpbench.papers.dataset_numbers import dataset_grids
 from dgpbench.papers.paper_table import load_tables
 from dgpbench.papers.views import comparison, side_by_side
 from dgpbench.report import terminal
@@ -122,7 +122,7 @@ def test_table_in_the_terminal(capsys, results):
 
 def test_a_narrow_terminal_keeps_words_beside_their_number():
     """Provenance stood hundreds of lines below its number, as a block of columns of its own."""
-    (grid,) = (g for g in everything("kin8nm", ()) if g.name == "kin8nm-log-likelihood")
+    (grid,) = (g for g in dataset_grids("kin8nm", ()) if g.name == "kin8nm-log-likelihood")
     lines = list(terminal._lines(grid, 80, False))
     assert max(map(len, lines)) <= 80 and sum(line.startswith("model ") for line in lines) == 1
     assert lines[3] == "    source | estimator | protocol | remark"

@@ -78,7 +78,7 @@ def _listed(args: argparse.Namespace) -> list[str]:
     """A line for each figure: name, title, and what it lacks."""
     from dgpbench.papers import figures, specs
     from dgpbench.papers.paper_table import tables_of
-    from dgpbench.papers.table_overview import of_figure
+    from dgpbench.papers.table_overview import missing_of_figure
     from dgpbench.store.scan import scan
 
     known = figures.figure_specs()
@@ -91,7 +91,7 @@ def _listed(args: argparse.Namespace) -> list[str]:
     width, lines = max(map(len, known)), []
     for name, spec in known.items():
         title = spec.title or f"The same as {spec.same}"
-        lacking = of_figure(figures.find(name), units, tables)
+        lacking = missing_of_figure(figures.find(name), units, tables)
         lines.append(f"{name:<{width}}  {title}" + (f"; {lacking}" if lacking else ""))
     return lines
 

@@ -126,9 +126,9 @@ def main(args: argparse.Namespace) -> int:
 
         grids.append(counted(tables))
     if datasets:
-        from dgpbench.papers.dataset_numbers import everything
+        from dgpbench.papers.dataset_numbers import dataset_grids
 
-        grids += [grid for name in datasets for grid in everything(name, units, filters)]
+        grids += [grid for name in datasets for grid in dataset_grids(name, units, filters)]
     _print(grids, args.format)
     return 0
 
@@ -153,11 +153,11 @@ def _renew(args: argparse.Namespace) -> int:
 def _is_dataset(name: str) -> bool:
     """True for a name that is no table's but a dataset's."""
     from dgpbench.papers import specs
-    from dgpbench.papers.dataset_numbers import known
+    from dgpbench.papers.dataset_numbers import is_dataset
 
     if name.endswith((".yaml", ".yml")) or name.lower() in {table.lower() for table in specs.names()}:
         return False
-    return known(name)
+    return is_dataset(name)
 
 
 def _check(args: argparse.Namespace, datasets: list[str], names: list[str], filters: list[str]) -> None:

@@ -20,7 +20,7 @@ from dgpbench.report.charts import Nothing
 from dgpbench.report.charts.picture import Picture, PictureSpec
 from dgpbench.report.charts.table_charts import PICTURES
 from dgpbench.report.charts.training_curves import trace_picture
-from dgpbench.report.result_table import others_note
+from dgpbench.report.result_table import community_note
 from dgpbench.store.filters import select
 from dgpbench.store.scan import Unit
 
@@ -160,5 +160,7 @@ def make(
 def _of_table(paint: Painter, spec: FigureSpec, table: Table) -> Picture:
     """The picture of a table; its notes name cells that hold records of others."""
     drawn = paint(spec, table)
-    notes = [text.partition(": ")[2] for text in others_note(table.cells)]  # nothing is marked in a picture
+    notes = [
+        text.partition(": ")[2] for text in community_note(table.cells)
+    ]  # nothing is marked in a picture
     return replace(drawn, notes=(*drawn.notes, *notes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -109,15 +109,6 @@ def panel_each(figure, subjects: Sequence[T], columns: int, **fields) -> list[tu
     for place in axes.flat[len(subjects) :]:
         place.set_visible(False)
     return list(zip(axes.flat, subjects, strict=False))
-
-
-def legends_of(places: Iterable[Any]) -> dict[str, Any]:
-    """Handles by label of several panels, each label once."""
-    return {
-        label: handle
-        for place in places
-        for handle, label in zip(*place.get_legend_handles_labels(), strict=True)
-    }
 
 
 def side_label(figure, text: str) -> None:

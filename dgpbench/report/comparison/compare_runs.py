@@ -11,7 +11,7 @@ from dgpbench.config.tree import config_folders, member, options
 from dgpbench.errors import UserError
 from dgpbench.evaluate.metric_table import LOGLIK, Metric, check_task, find_metric, unit_words
 from dgpbench.report.comparison.fairness import refuse
-from dgpbench.report.comparison.question import Asked, Question, ask
+from dgpbench.report.comparison.question import Heading, Question, ask
 from dgpbench.report.result_table import Cell, Place, Spec, Table
 from dgpbench.store.differences import dataset_label
 from dgpbench.store.record import Record
@@ -74,7 +74,7 @@ def compare(
     for unit in units:
         by_data.setdefault(unit.record.dataset, []).append(unit)
     if not question.rows:
-        question = ask([*words, f"dataset={','.join(_begun(question, by_data))}"], config_dirs)
+        question = ask([*words, f"dataset={','.join(_datasets_with_runs(question, by_data))}"], config_dirs)
     rows = question.rows
     columns, notes = _distinct(question, rows[0])
     configs = {(row.label, column.label): question.config(row, column) for row in rows for column in columns}
@@ -109,9 +109,9 @@ def compare(
 
 def _row_cells(
     question: Question,
-    row: Asked,
-    configs: dict[Asked, dict],
-    places: dict[Asked, Place],
+    row: Heading,
+    configs: dict[Heading, dict],
+    places: dict[Heading, Place],
     by_data: dict[str, list[Unit]],
 ) -> tuple[dict[tuple[str, str], Cell], list[str]]:
     """The cells of a row, by the configs and places of its columns; notes on what is left out of them."""
@@ -166,7 +166,7 @@ def _baseline(against: str | None, columns: Sequence[str]) -> str:
     return against or columns[0]
 
 
-def _begun(question: Question, by_data: dict[str, list[Unit]]) -> list[str]:
+def _datasets_with_runs(question: Question, by_data: dict[str, list[Unit]]) -> list[str]:
     """The datasets of which one of the columns has records; own files only where they are named."""
     configs = {column: question.config(None, column) for column in question.columns}
     folders = config_folders(question.config_dirs)
@@ -175,16 +175,16 @@ def _begun(question: Question, by_data: dict[str, list[Unit]]) -> list[str]:
         chosen = by_data[name][0].record.config["dataset"]
         known = later_defaults("dataset") | {k: v for k, v in chosen.items() if k in DATA_FIELDS}
         with_data = {column: config | {"dataset": known} for column, config in configs.items()}
-        if any(_keys(with_data, Asked(name, ()), by_data[name])[0].values()):
+        if any(_keys(with_data, Heading(name, ()), by_data[name])[0].values()):
             found.append(name)
     if not found:
         raise UserError("no runs of these; name the datasets too, dataset=boston,energy, and run them: --run")
     return found
 
 
-def _distinct(question: Question, row: Asked) -> tuple[tuple[Asked, ...], list[str]]:
+def _distinct(question: Question, row: Heading) -> tuple[tuple[Heading, ...], list[str]]:
     """Columns without those that would repeat another: settings that its model does not use."""
-    held: dict[str, Asked] = {}
+    held: dict[str, Heading] = {}
     notes = []
     for column in question.columns:
         key = config_key(question.config(row, column), "")
@@ -195,11 +195,11 @@ def _distinct(question: Question, row: Asked) -> tuple[tuple[Asked, ...], list[s
 
 
 def _keys(
-    configs: dict[Asked, dict], row: Asked, units: Sequence[Unit]
-) -> tuple[dict[Asked, str | None], list[str]]:
+    configs: dict[Heading, dict], row: Heading, units: Sequence[Unit]
+) -> tuple[dict[Heading, str | None], list[str]]:
     """The config_key of each column that has records, all on the same data; notes on what that leaves out."""
     held = {unit.record.config_key for unit in units if _same_file(unit.record, next(iter(configs.values())))}
-    by_hash: dict[str, dict[Asked, str]] = {}
+    by_hash: dict[str, dict[Heading, str]] = {}
     for data_hash in {unit.record.data_hash for unit in units if unit.record.data_hash}:
         for column, config in configs.items():
             for key in _possible(config, data_hash, units):
@@ -236,7 +236,7 @@ def _possible(config: dict, data_hash: str, units: Sequence[Unit]) -> list[str]:
     return sorted(count, key=lambda key: -count[key])
 
 
-def _place(row: Asked, column: Asked, metric: Metric, question: Question, more: Sequence[str]) -> Place:
+def _place(row: Heading, column: Heading, metric: Metric, question: Question, more: Sequence[str]) -> Place:
     dataset = next(word for word in row.words if word.startswith("dataset="))
     rest = [word for word in row.words if word != dataset]
     seeds = [] if question.seeds == (0,) else [f"seed={','.join(map(str, question.seeds))}"]
@@ -295,11 +295,11 @@ def refits(config: dict, units: Sequence[Unit]) -> dict[str, list[Unit]]:
 
 
 def _agree(config: dict, theirs: dict, names: Sequence[str]) -> bool:
-    ours, other = (_rest(given, names) for given in (config, theirs))
+    ours, other = (_other_settings(given, names) for given in (config, theirs))
     return ours == other
 
 
-def _rest(config: dict, names: Sequence[str]) -> dict:
+def _other_settings(config: dict, names: Sequence[str]) -> dict:
     """Settings without the names; of a group, such as model, without all its fields."""
     parts = tuple(f"{name}." for name in names)
     flat = hashed(settings(config))

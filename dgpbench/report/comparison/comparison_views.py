@@ -22,7 +22,7 @@ from dgpbench.report.comparison.fairness import (
     uneven,
 )
 from dgpbench.report.grid import NOTHING, Entry, Grid, Line, plain
-from dgpbench.report.result_table import Cell, few, missing_summary, others_note, run_command
+from dgpbench.report.result_table import Cell, community_note, few, missing_summary, run_command
 from dgpbench.report.rules import Summary, overlapping, summarise
 from dgpbench.report.significance import (
     LEAST_SETS,
@@ -60,7 +60,7 @@ def main_grid(comparison: Comparison) -> Grid:
     errors = "standard error corrected for shared rows" if spec.corrected_errors else "plain standard error"
     notes = [f"mean ({errors}) over splits, n done / n expected{wanted}"]
     notes += [BOLD] if spec.bold == "row" and len(spec.columns) > 1 else []
-    notes += [*others_note(table.cells), *marks(comparison), *comparison.notes]
+    notes += [*community_note(table.cells), *marks(comparison), *comparison.notes]
     notes += [*_lacking(comparison), *table.failures()]
     between = "; " if any(", " in column for column in spec.columns) else ", "
     return Grid(
@@ -257,7 +257,7 @@ def paper_grid(comparison: Comparison) -> Grid:
     notes = [f"Mean (standard error{errors}) {over}{direction}"]
     notes += ["Bold: error bars overlap those of the best"] if table.spec.bold == "row" else []
     notes += [f"† {DIFFERENT}"] if uneven(comparison) else []
-    notes += others_note(table.cells)
+    notes += community_note(table.cells)
     title = f"{metric.title} ({table.spec.units})" if table.spec.units else metric.title
     return replace(grid, title=title, caption="", lines=tuple(lines), notes=tuple(notes), missing=())
 

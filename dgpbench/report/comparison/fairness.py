@@ -40,7 +40,7 @@ def refuse(configs: Mapping[str, dict]) -> None:
     """UserError if columns (config by label) differ in protocol: other test rows, scaling or units."""
     tasks = {label: config["dataset"].get("task", "regression") for label, config in configs.items()}
     if len(set(tasks.values())) > 1:
-        raise UserError(f"columns differ in task ({_said(tasks)}); compare them one task at a time")
+        raise UserError(f"columns differ in task ({_values_text(tasks)}); compare them one task at a time")
     for label, config in configs.items():
         if _protocol(config).get("evaluate", "test") != "test":
             raise UserError(
@@ -50,8 +50,8 @@ def refuse(configs: Mapping[str, dict]) -> None:
         found = {label: _protocol(config).get(field) for label, config in configs.items()}
         if len({show_value(value) for value in found.values()}) > 1:
             raise UserError(
-                f"columns differ in protocol.{field} ({_said(found)}): not the same test rows, scaling or "
-                "units; compare under one protocol at a time"
+                f"columns differ in protocol.{field} ({_values_text(found)}): not the same test rows, "
+                "scaling or units; compare under one protocol at a time"
             )
 
 
@@ -59,7 +59,7 @@ def _protocol(config: dict) -> dict:
     return later_defaults("protocol") | config["protocol"]
 
 
-def _said(values: Mapping[str, Any]) -> str:
+def _values_text(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{label}: {show_value(value)}" for label, value in values.items())
 
 
@@ -88,14 +88,14 @@ def _differing(comparison: Comparison, fields: Iterable[str]) -> list[tuple[str,
 
 def _estimators(comparison: Comparison) -> list[str]:
     return [
-        f"the estimator differs: protocol.{field} is {_said(values)}"
+        f"the estimator differs: protocol.{field} is {_values_text(values)}"
         for field, values in _differing(comparison, comparison.metric.estimator)
     ]
 
 
 def _held_out(comparison: Comparison) -> list[str]:
     return [
-        f"columns train on different rows: protocol.{field} is {_said(values)}"
+        f"columns train on different rows: protocol.{field} is {_values_text(values)}"
         for field, values in _differing(comparison, ("validation",))
     ]
 
@@ -113,7 +113,7 @@ def _sizes(comparison: Comparison) -> list[str]:
         bad = {split: sizes for split, sizes in found.items() if len(set(sizes.values())) > 1}
         if bad:
             split, sizes = next(iter(bad.items()))
-            notes.append(f"{row}, split {split}: not tested on equally many rows ({_said(sizes)})")
+            notes.append(f"{row}, split {split}: not tested on equally many rows ({_values_text(sizes)})")
     return notes
 
 
@@ -155,7 +155,7 @@ def _budgets(comparison: Comparison) -> list[str]:
     ):
         found = {column: value(config) for column, config in configs.items()}
         if len(set(found.values())) > 1:
-            notes.append(f"{field} differs: {_said(found)}")
+            notes.append(f"{field} differs: {_values_text(found)}")
     return notes
 
 

@@ -21,7 +21,7 @@ EXAMPLE = "dgpbench compare model=sgp,dgp2 dataset=boston,energy"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Heading:
     """One row or column: its name in the table, and its words."""
 
     label: str
@@ -32,14 +32,14 @@ class Asked:
 class Question:
     """Rows and columns with their words, and how a cell's config is made of them."""
 
-    rows: tuple[Asked, ...]  # none: every dataset that has such runs
-    columns: tuple[Asked, ...]
+    rows: tuple[Heading, ...]  # none: every dataset that has such runs
+    columns: tuple[Heading, ...]
     splits: tuple[int, ...] | None  # None: all of the protocol
     seeds: tuple[int, ...]
     config_dirs: tuple[str, ...]
     make: Callable[[tuple[str, ...]], dict]  # from words to a config, which is not to be changed
 
-    def config(self, row: Asked | None, column: Asked) -> dict:
+    def config(self, row: Heading | None, column: Heading) -> dict:
         """The config of a cell; without a row, with the default dataset."""
         return self.make((*column.words, *(row.words if row else ())))
 
@@ -65,29 +65,26 @@ def ask(words: Sequence[str], config_dirs: Sequence[str] = ()) -> Question:
     if data and "dataset" not in data:
         raise UserError(f"{next(iter(data))} belongs to a dataset; name it, e.g. dataset=csv")
     known, fit = groups(folders), fitting(axes, config_dirs)
+    make = composer(axes, config_dirs)
     return Question(
-        tuple(_asked(data, _row_label)) if data else (),
-        tuple(dict.fromkeys(_asked(rest, lambda chosen: _column_label(chosen, rest, known), fit))),
+        tuple(_headings(data, _row_label)) if data else (),
+        tuple(dict.fromkeys(_headings(rest, lambda chosen: _column_label(chosen, rest, known), fit))),
         None if splits is None else tuple(dict.fromkeys(splits)),
         tuple(dict.fromkeys(seeds)) or (0,),
         tuple(map(str, config_dirs)),
-        _remembered(composer(axes, config_dirs)),
+        cache(lambda words: make(list(words))),
     )
 
 
-def _remembered(make: Callable[[list[str]], dict]) -> Callable[[tuple[str, ...]], dict]:
-    return cache(lambda words: make(list(words)))
-
-
-def _asked(
+def _headings(
     axes: dict[str, list[str]],
     label: Callable[[dict[str, str]], str],
     fit: Callable[[list[str]], list[str]] = lambda words: words,
-) -> list[Asked]:
+) -> list[Heading]:
     found = []
     for values in product(*axes.values()):
         words = fit([f"{name}={value}" for name, value in zip(axes, values, strict=True)])
-        found.append(Asked(label(dict(word.split("=", 1) for word in words)), tuple(words)))
+        found.append(Heading(label(dict(word.split("=", 1) for word in words)), tuple(words)))
     return found
 
 

@@ -14,7 +14,7 @@ from dgpbench.config.derived import is_trial
 from dgpbench.evaluate.metric_table import known_metrics
 from dgpbench.report.comparison.methods import as_comparison, common_settings, methods, most_run
 from dgpbench.report.grid import plain
-from dgpbench.report.page.frame import Links, Part, frame, told
+from dgpbench.report.page.frame import Links, Part, folded_list, frame
 from dgpbench.report.page.method_board import board
 from dgpbench.report.page.page_overview import behaviour, overview
 from dgpbench.report.page.run_pages import MOST, latest, run_list, run_pages
@@ -86,7 +86,9 @@ def _own(own: Sequence[Unit], links: Links) -> list[tuple[str, str, str]]:
         inside = overview(comparison, comparison.metric.name)
         title = escape(comparison.metric.title)
         html += f"<details><summary>By {title}</summary>{inside}</details>" if number else inside
-    parts = [("runs", "Your runs", html + told("Not in the charts", left) + board(methods(own), links))]
+    parts = [
+        ("runs", "Your runs", html + folded_list("Not in the charts", left) + board(methods(own), links))
+    ]
     if compared and (more := behaviour(compared[0], "own")):
         parts.append(("curves", "Calibration and training", more))
     return [*parts, ("single", "Single runs", run_list(own, links))]

@@ -80,7 +80,7 @@ def standalone(title: str, body: str) -> str:
     return frame(title, "A comparison by dgpbench.", "", body)
 
 
-def told(title: str, lines: Sequence[str]) -> str:
+def folded_list(title: str, lines: Sequence[str]) -> str:
     """Lines folded under a title with their number."""
     if not lines:
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from typing import NamedTuple
 
@@ -34,26 +35,20 @@ class Lead(NamedTuple):
 
 def overview(comparison: Comparison, name: str) -> str:
     """Return the answer in a few numbers, then the charts behind it."""
-    table = comparison.table
-    label, models = quantity(table), table.spec.columns
-    many = comparison.metric.better is not None
-    html = tiles(comparison) if many else ""
-    first = [*table_charts.ranks(table), *table_charts.heat(table, comparison.metric.title)] if many else []
-    html += group(f"{name}-models", "Models by datasets", first, RANKS)
-    html += group(
-        f"{name}-scores", f"{comparison.metric.title} by dataset", table_charts.scores(table, label), SCORES
-    )
-    html += group(
-        f"{name}-seconds", "Score against training time", table_charts.seconds(table, label), TIME, models
-    )
-    return html
+    table, title = comparison.table, comparison.metric.title
+    html = ""
+    if comparison.metric.better is not None:
+        charts = [*table_charts.ranks(table), *table_charts.heat(table, title)]
+        html = tiles(comparison) + group(f"{name}-models", "Models by datasets", charts, RANKS)
+    html += figure_charts(table, "dots", f"{name}-scores", f"{title} by dataset")
+    return html + figure_charts(table, "frontier", f"{name}-seconds", "Score against training time")
 
 
 def behaviour(comparison: Comparison, name: str) -> str:
     """Return calibration and training curves."""
-    table, models = comparison.table, comparison.table.spec.columns
-    found = group(f"{name}-calibration", "Calibration", table_charts.calibration(table), LEVELS, models)
-    return found + group(f"{name}-curves", "Training curves", _curves(comparison), CURVES, models)
+    found = figure_charts(comparison.table, "calibration", f"{name}-calibration", "Calibration")
+    columns = comparison.table.spec.columns
+    return found + group(f"{name}-curves", "Training curves", _curves(comparison), CURVES, columns)
 
 
 def _curves(comparison: Comparison) -> list[Panel]:
@@ -125,14 +120,17 @@ def _amount(value: float, ratio: bool) -> str:
     return f"{np.expm1(value):+.1%}" if ratio else f"{value:+.3g}"
 
 
+GROUPS: dict[str, tuple[Callable[[Table], list[Panel]], str, bool]] = {  # charts, note, with a legend
+    "dots": (lambda table: table_charts.scores(table, quantity(table)), SCORES, False),
+    "ranks": (table_charts.ranks, RANKS, False),
+    "frontier": (lambda table: table_charts.seconds(table, quantity(table)), TIME, True),
+    "calibration": (table_charts.calibration, LEVELS, True),
+}
+
+
 def figure_charts(table: Table, kind: str, name: str, title: str) -> str:
     """Return the charts that show what a table's figure of this kind shows; none for other kinds."""
-    label, models = quantity(table), table.spec.columns
-    if kind == "dots":
-        return group(name, title, table_charts.scores(table, label), SCORES)
-    if kind == "ranks":
-        return group(name, title, table_charts.ranks(table), RANKS)
-    if kind == "frontier":
-        return group(name, title, table_charts.seconds(table, label), TIME, models)
-    found = table_charts.calibration(table) if kind == "calibration" else []
-    return group(name, title, found, LEVELS, models)
+    if kind not in GROUPS:
+        return ""
+    charts, note, legend = GROUPS[kind]
+    return group(name, title, charts(table), note, table.spec.columns if legend else ())

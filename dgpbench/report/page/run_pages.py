@@ -10,7 +10,9 @@ import yaml
 from dgpbench.progress import metric_rows, times
 from dgpbench.report.charts.run_charts import run_name, run_panels
 from dgpbench.report.charts.vega import panel_html
+from dgpbench.report.grid import plain
 from dgpbench.report.page.frame import FOLDER, LIBRARY, Links, frame, page_name, vega
+from dgpbench.report.render import to_html
 from dgpbench.store.differences import command, dataset_label, differences
 from dgpbench.store.record import Record
 from dgpbench.store.scan import Unit
@@ -73,11 +75,11 @@ def run_page(unit: Unit) -> str:
         _failure(record) if not record.done else "",
         f'<div class="charts">{drawn}</div>' if drawn else "",
         f'<p class="notes">{escape(why)}</p>' if why else "",
-        f"<h2>Metrics</h2>{_metrics(record)}" if record.metrics else "",
+        _metrics(record) if record.metrics else "",
         "<h2>Settings that are not the default</h2>",
         f"<ul>{told}</ul>" if told else "<p>None: every setting is the default of its model.</p>",
         f'<h2>How to repeat it</h2><pre class="command">{escape(command(record))}</pre>',
-        f"<h2>Facts</h2>{_facts(record)}",
+        _facts(record),
         "".join(f'<p class="notes">{escape(note)}</p>' for note in record.notes),
         _folded("The whole config", yaml.safe_dump(_portable(record.config), sort_keys=False)),
     ]
@@ -97,40 +99,26 @@ def _folded(title: str, text: str) -> str:
 
 def _metrics(record: Record) -> str:
     rows = metric_rows(record.metrics)
-    two = any(row[2] for row in rows)
-    heads = ("original units", "standardised units") if two else ("value",)
-    head = "".join(f'<th scope="col" class="n">{name}</th>' for name in heads)
-    body = ""
-    for name, *values in rows:
-        cells = "".join(f"<td>{escape(value)}</td>" for value in values[: len(heads)])
-        body += f'<tr class="ours"><th scope="row">{escape(name)}</th>{cells}</tr>'
-    return (
-        f'<div class="scroll narrow"><table><thead><tr><th scope="col">test</th>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
+    heads = (
+        ("test", "original units", "standardised units") if any(row[2] for row in rows) else ("test", "value")
     )
+    return to_html(plain("Metrics", [dict(zip(heads, row, strict=False)) for row in rows], name="metrics"))
 
 
 def _facts(record: Record) -> str:
-    sizes = ", ".join(f"{name} {value:,}" for name, value in record.sizes.items() if isinstance(value, int))
+    sizes = (f"{name} {value:,}" for name, value in record.sizes.items() if isinstance(value, int))
     facts = {
         "time": times(record),
-        "sizes": sizes,
+        "sizes": ", ".join(sizes),
         "device": f"{record.device or 'unknown'}, threads: {record.threads or 'unknown'}",
         "versions": ", ".join(f"{name} {value}" for name, value in record.versions.items()),
-        "git commit": record.git_commit or "",
+        "git commit": record.git_commit,
         "finished": record.finished,
         "key": record.key,
-        "data": record.data_hash or "",
+        "data": record.data_hash,
     }
-    lines = "".join(
-        f'<tr class="ours"><th scope="row">{name}</th><td class="text prose">{escape(str(text))}</td></tr>'
-        for name, text in facts.items()
-        if text
-    )
-    return (
-        '<div class="scroll"><table><thead><tr><th scope="col">fact</th><th scope="col">value</th></tr>'
-        f"</thead><tbody>{lines}</tbody></table></div>"
-    )
+    lines = [{"fact": name, "value": text} for name, text in facts.items() if text]
+    return to_html(plain("Facts", lines, name="facts"))
 
 
 def _portable(config: dict) -> dict:
