@@ -43,7 +43,7 @@ class Entry(NamedTuple):
     file: Path | None  # None: known by its target only
 
 
-def _place(module: str) -> Path | None:
+def place(module: str) -> Path | None:
     """Return the path of a module on disk, without suffix and without importing it."""
     from importlib.util import find_spec
 
@@ -165,8 +165,8 @@ def _installed() -> tuple[Entry, ...]:
 
     found: list[Entry] = []
     for point in sorted(entry_points(group=MODULES), key=lambda point: (point.name, point.value)):
-        place = _place(point.value)
-        files = [place / "__init__.py", place.with_suffix(".py")] if place else []
+        base = place(point.value)
+        files = [base / "__init__.py", base.with_suffix(".py")] if base else []
         own = [entry for file in files for entry in file_entries(file, point.value)]
         if not own:
             text = f"entry point {MODULES}: {point.name} = {point.value}"

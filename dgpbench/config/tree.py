@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dgpbench.config import expand
+from dgpbench.config.plugins import place
 from dgpbench.errors import UserError
 
 FIELD = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#\n]*?))?(?: +# (?P<text>.*))?$")
@@ -67,7 +68,8 @@ def plugin_folders() -> tuple[Path, ...]:
     found: dict[Path, None] = {}
     for entry_group, group in ENTRY_POINTS.items():
         for entry in sorted(entry_points(group=entry_group), key=lambda entry: (entry.name, entry.value)):
-            folder = _folder(entry.value)
+            base = place(entry.value)
+            folder = base / "conf" if base else None
             if folder is not None and (folder / group / f"{entry.name}.yaml").is_file():
                 found[folder] = None
             else:
@@ -75,19 +77,6 @@ def plugin_folders() -> tuple[Path, ...]:
                 where = f"{entry.value.replace('.', '/')}/conf/{group}/{entry.name}.yaml"
                 print(f"warning: {text} is left out: no file {where}", file=sys.stderr)
     return tuple(found)
-
-
-def _folder(package: str) -> Path | None:
-    """conf/ of a package, by its place on disk."""
-    from importlib.util import find_spec
-
-    top, *rest = package.split(".")
-    try:
-        spec = find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    places = (spec.submodule_search_locations or ()) if spec else ()
-    return next((Path(place, *rest, "conf").resolve() for place in places), None)
 
 
 def groups(folders: Sequence[Path] | None = None) -> list[str]:

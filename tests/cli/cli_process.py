@@ -12,4 +12,11 @@ def dgpbench(*args: str, cwd=None, **environment: str) -> subprocess.CompletedPr
     env = {k: v for k, v in os.environ.items() if not k.startswith("DGPBENCH_")}
     env |= {"PYTHONPATH": str(ROOT), "COLUMNS": "120", **environment}
     command = [sys.executable, "-m", "dgpbench", *args]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=float(os.environ.get("CLI_SECONDS", 120)),
+    )

@@ -59,3 +59,16 @@ def test_a_promise_without_a_file_is_told_of_and_built_in_names_stay_ours(instal
     points.write_text("[dgpbench.models]\ntheirs = their_package\n")
     done = python(installed, "-m", "dgpbench", "run", "--cfg")
     assert done.returncode == 2 and "is named like a built-in model" in done.stderr
+
+
+def test_a_package_brings_a_metric(installed):
+    points = installed / "their_package-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[dgpbench.plugins]\ntheirs = their_package.scores\nabsent = their_package.none\n")
+    (installed / "their_package" / "scores.py").write_text(
+        "from dgpbench.evaluate.metric_table import metric\n\n"
+        "@metric('test_own', 'Own score', better='lower')\ndef own(y, mean):\n    return 0.0\n"
+    )
+    code = "from dgpbench.evaluate.metric_table import find_metric; print(find_metric('own').better)"
+    done = python(installed, "-c", code)
+    assert done.stdout.strip() == "lower", done.stderr
+    assert "absent = their_package.none is left out: it declares no kernel" in done.stderr

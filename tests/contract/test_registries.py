@@ -3,7 +3,8 @@
 import pytest
 
 from dgpbench.api.contracts import check_entry
-from dgpbench.config import plugins
+from dgpbench.config import compose, plugins
+from dgpbench.store.trust import check_config
 from dgpbench.sweep.trial import BROKEN
 
 ENTRIES = [entry for kind in plugins.HOMES for entry in plugins.built_in(kind).values()]
@@ -81,3 +82,19 @@ def test_names_are_read_without_running_the_file(tmp_path):
     (tmp_path / "again.py").write_text("@metric('test_rmse', 'Loud')\ndef loud(y): ...\n")
     with pytest.raises(plugins.UserError, match="named like a built-in metric"):
         plugins.own_entries("metric", [tmp_path])
+
+
+def test_records_name_no_code_and_replace_nothing_that_is_built_in():
+    def cfg(**sections):
+        made = compose(["model=sgp", "dataset=boston"])
+        return made | {name: made[name] | values for name, values in sections.items()}
+
+    targets = {"own": {"_target_": "os.system"}}
+    with pytest.raises(ValueError, match="model.kernels.own._target_=os.system is code of others"):
+        check_config(cfg(model={"kernels": targets}))
+    with pytest.raises(ValueError, match="likelihood._target_=laplace.Laplace is code of others"):
+        check_config(cfg(likelihood={"name": "laplace", "_target_": "laplace.Laplace"}))
+    with pytest.raises(ValueError, match="likelihood.name=laplace is no likelihood"):
+        check_config(cfg(likelihood={"name": "laplace"}))
+    plugins.declare("kernel", {"rbf": {"_target_": "os.system"}})
+    assert plugins.entries("kernel")["rbf"].target == "dgpbench.gp.kernels.covariances.RBF"
