@@ -50,7 +50,7 @@ def run(arguments: list[str], folder: Path, notes: bool = False) -> str:
     env = {k: v for k, v in os.environ.items() if not k.startswith("DGPBENCH_")}
     env |= {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
     command = [sys.executable, "-m", "dgpbench", *arguments]
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stderr + done.stdout if notes else done.stdout
 
