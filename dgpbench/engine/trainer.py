@@ -8,6 +8,7 @@ minibatches come from the caller, so a step's result does not depend on how step
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 import numpy as np
 
@@ -155,30 +156,32 @@ class Trainer:
             return self._report(self._streamed(*args))
 
     def _resident_block(self, start, rows):
-        total, last, halvings = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
-        together = self._bound_sum.read_value()
-        for i in tf.range(tf.shape(rows)[0]):
+        X, Y = self.oracle.X, self.oracle.Y
+
+        def take(i):
             if self.spec.full_batch:
-                X, Y = self.oracle.X.read_value(), self.oracle.Y.read_value()
-            else:
-                X, Y = tf.gather(self.oracle.X, rows[i]), tf.gather(self.oracle.Y, rows[i])
-            last, refused = self._one(Batch(X, Y, start + i, rows[i]))
-            total += last
-            together += last
-            halvings += refused
-        self._bound_sum.assign(together)
-        return total / tf.cast(tf.shape(rows)[0], tf.float64), last, halvings
+                return Batch(X.read_value(), Y.read_value(), start + i, rows[i])
+            return Batch(tf.gather(X, rows[i]), tf.gather(Y, rows[i]), start + i, rows[i])
+
+        return self._block(tf.shape(rows)[0], take)
 
     def _streamed_block(self, start, Xs, Ys):
-        total, last, halvings = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
+        def take(i):
+            return Batch(Xs[i], Ys[i], start + i, None)
+
+        return self._block(tf.shape(Xs)[0], take)
+
+    def _block(self, steps: tf.Tensor, take: Callable[[tf.Tensor], Batch]):
+        """Run steps on the minibatches `take(i)`; return mean and last bound, and how many were refused."""
+        total, last, refusals = tf.zeros((), tf.float64), tf.zeros((), tf.float64), 0
         together = self._bound_sum.read_value()
-        for i in tf.range(tf.shape(Xs)[0]):
-            last, refused = self._one(Batch(Xs[i], Ys[i], start + i, None))
+        for i in tf.range(steps):
+            last, refused = self._one(take(i))
             total += last
             together += last
-            halvings += refused
+            refusals += refused
         self._bound_sum.assign(together)
-        return total / tf.cast(tf.shape(Xs)[0], tf.float64), last, halvings
+        return total / tf.cast(steps, tf.float64), last, refusals
 
     @tf.autograph.experimental.do_not_convert
     def _step(self, batch: Batch):
@@ -190,9 +193,9 @@ class Trainer:
         return tf.reduce_all(tf.stack(each))
 
     def _report(self, out) -> dict[str, float]:
-        mean, last, halvings = (float(x) for x in out)
+        mean, last, refused = (float(x) for x in out)
         finite = bool(self._finite())
-        return {"bound_mean": mean, "bound_last": last, "refused": int(halvings), "finite": finite}
+        return {"bound_mean": mean, "bound_last": last, "refused": int(refused), "finite": finite}
 
     def _cast(self, array: np.ndarray) -> np.ndarray:
         return array.astype(self.spec.batch_dtype.as_numpy_dtype)

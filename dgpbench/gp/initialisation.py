@@ -1,13 +1,9 @@
-"""Where things start: cluster centres, principal axes, residual scores. NumPy only.
+"""Initial values: cluster centres, principal axes, mixing matrices, and a start from the data.
 
-First values of P, which mixes GPs linearly to outputs. NumPy only.
-
-A start from the data (model.start=data): what GP regression on some of the rows finds, and the best q(u)
-of the last layer given that.
-
-Inner layers begin near their mean functions, so the whole model begins as a sparse GP whose hyperparameters
-come from the marginal likelihood of an exact GP, on a grid, and whose q(u) and noise are those of the
-collapsed bound: where training of a sparse GP would arrive, training of the deep one begins.
+Under model.start=data, inner layers begin near their mean functions, so that the whole model begins as a
+sparse GP. GP regression on some of the rows gives its hyperparameters, by the exact marginal likelihood on a grid.
+Its q(u) and noise are those of the collapsed bound. Training of the deep model begins where training of a
+sparse GP would end.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Latent variables w_n ~ N(0, I), concatenated to what enters their layer (thesis 5.1.2), and their q(w_n).
+"""Layers with a posterior for each point or input: latent variables, and a projection of the inputs.
 
+Latent variables w_n ~ N(0, I) are concatenated to the inputs of their layer (thesis 5.1.2). Their posterior
 q(w_n) = N(a_n, diag b_n^2) is the output of an encoder of (x_n, y_n), or a pair of free parameters per
 training row. At test time w is drawn from its prior. Points are columns; a latent is (dim, K, C): K
 importance samples of each of C columns.
 
-
-A Bayesian linear projection of the inputs, x -> A x, before the first GP (thesis 4.2.3).
-
-Elements of A (Q, D) have prior N(0, 1) and posterior q(A) = N(mean, scale^2), independent. Given x, the
-elements of A x are independent Gaussians: they are sampled, not A, one draw for each column.
+The Bayesian linear projection x -> A x precedes the first GP (thesis 4.2.3). Elements of A (Q, D) have prior
+N(0, 1) and posterior q(A) = N(mean, scale^2), independent. Given x, the elements of A x are independent
+Gaussians, so that A x is sampled instead of A, once for each column.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""One sparse GP layer with whitened q(u) = N(m, S), S = L_q L_q^T, Z and kernel shared by its P outputs.
+"""Sparse GP layers with whitened q(u) = N(m, S), S = L_q L_q^T.
 
 With A = L^-1 k(Z, h), K_zz = L L^T (thesis 2.6, 2.7 with 1.28, 1.29, whitened):
     mean = m^T A,   var = k(h, h) + A^T (S - I) A,
-in whichever of three equal forms costs least (fast/forms.py).
+in whichever of three equal forms costs least (fast/forms.py). The P outputs of a `GPLayer` share Z and kernel.
 
-
-A GP layer in which every output has a kernel of its own, and by choice inducing inputs of its own: what
-layer.py has with a leading axis of outputs, in batched products and Choleskys.
-
-Hyperparameters have that axis first: a variance is (P,), lengthscales are (P, D); Z is (M, D), or (P, M, D)
-where each output has its own.
+Each output of a `SeparateLayer` has its own kernel, and its own Z where the values have one for each. Products
+and Choleskys are batched over a leading axis of outputs: a variance is (P,), lengthscales are (P, D); Z is
+(M, D) or (P, M, D).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The structure of a model: which layers a config and the shapes of its parameters imply.
-
-From a config and training data to a structure and initial values (docs/default-configuration.md).
-"""
+"""From a config and training data to a structure and initial values (docs/default-configuration.md)."""
 
 from __future__ import annotations
 

@@ -1,20 +1,17 @@
-"""Monotone warps of inputs, each by itself: flows of differential equations whose velocities are sparse GPs.
+"""Monotone warps of inputs: flows of differential equations whose velocities are sparse GPs.
 
     g(x) = h(1),   h(0) = x,   dh/dt = w(h),   w(h) = k(h, Z) K_zz^-1 u,   u ~ q(u)
 (Ustyuzhaninov et al. 2020). Paths in one dimension do not cross, so that g increases; u = 0, the prior's
-mean, leaves x as it is. w is the GP's mean given u: its variance given u would make paths of noise. The
-equation is solved by Euler's steps h + w(h) / steps, each of which increases where w' > -steps: 63 prior
-standard deviations at the defaults of conf/model/_warp.yaml.
+mean, leaves x unchanged. w is the GP's mean given u: its variance given u would turn paths into noise. Euler
+steps h + w(h) / steps solve the equation. Each increases where w' > -steps: 63 prior standard deviations at
+the defaults of conf/model/_warp.yaml.
 
-The warps have a kernel and inducing inputs in common, and a q(u) each. Every column takes a draw of u of its
-own: the bound needs marginals only. Columns with the same noise have the same warp.
+`WarpLayer` warps each input separately. `AlignLayer` warps several sequences, y_j(x) = f(g_j(x)) + noise,
+with one latent function f for all of them: the limit of Ustyuzhaninov et al. (2020, app. D) in which their
+latent functions are equal. The last input names the sequence.
 
-
-Monotone warps of several sequences, one for each: y_j(x) = f(g_j(x)) + noise, with f in common.
-
-The alignment of Ustyuzhaninov et al. (2020, app. D) with one latent function for all sequences, the limit in
-which their latent functions are as similar as can be. The last input names the sequence; the warps have a
-kernel and inducing inputs in common, and a q(u) each.
+The warps share a kernel and inducing inputs, and each has its own q(u). Every column uses its own draw of u,
+because the bound needs marginals only. Columns with the same noise have the same warp.
 """
 
 from __future__ import annotations

@@ -41,6 +41,12 @@ def _inverse_lower(L: tf.Tensor, transpose: bool = False) -> tf.Tensor:
     return tf.linalg.triangular_solve(L, eye, adjoint=transpose)
 
 
+def _precision(L: tf.Tensor) -> tf.Tensor:
+    """S^-1 of S = L L^T."""
+    Linv = _inverse_lower(L)
+    return tf.matmul(Linv, Linv, transpose_a=True)
+
+
 def sqrt_of_inverse(A: tf.Tensor) -> tf.Tensor:
     """Lower-triangular L with L L^T = A^-1, from one Cholesky of A with rows and columns reversed.
 
@@ -56,8 +62,7 @@ def direction(m, L, g_m, g_S) -> tuple[tf.Tensor, tf.Tensor]:
     L is the bound with its KL; g_m and g_S are the gradients of the data part only.
     """
     g_S = _sym(g_S)
-    Linv = _inverse_lower(L)
-    precision = tf.matmul(Linv, Linv, transpose_a=True)
+    precision = _precision(L)
     d1 = g_m - 2.0 * _mv(g_S, m) - _mv(precision, m)
     d2 = g_S - 0.5 * (tf.eye(L.shape[-1], dtype=L.dtype) - precision)
     return d1, d2
@@ -69,8 +74,7 @@ def natural_step(m, L, g_m, g_S, gamma) -> tuple[tf.Tensor, tf.Tensor]:
     S'^-1 = (1 - gamma) S^-1 + gamma (I - 2 dD/dS): positive definite for 0 <= gamma <= 1 whenever the
     likelihood is log-concave, since dD/dS is then negative semi-definite.
     """
-    Linv = _inverse_lower(L)
-    precision = tf.matmul(Linv, Linv, transpose_a=True)
+    precision = _precision(L)
     theta1 = (1.0 - gamma) * _mv(precision, m) + gamma * (g_m - 2.0 * _mv(g_S, m))
     eye = tf.eye(L.shape[-1], dtype=L.dtype)
     L_new = sqrt_of_inverse((1.0 - gamma) * precision + gamma * (eye - 2.0 * g_S))
@@ -119,8 +123,7 @@ def _from_natural(theta1, neg_theta2):
 
 
 def _natural_of(m, L):
-    Linv = _inverse_lower(L)
-    precision = tf.matmul(Linv, Linv, transpose_a=True)
+    precision = _precision(L)
     return _mv(precision, m), 0.5 * precision  # theta_1, -theta_2
 
 

@@ -1,26 +1,24 @@
-"""A fence around tensors whose gradient is known to be wrong: whoever differentiates through one is stopped.
-
-The fast forms drop the gradient in L^-1: it follows from those in alpha and C, but only where A = L^-1 K
-serves alpha A and A^T C A and nothing else (whitening.py). Used for anything else the value is right and the
-gradient in K_zz silently zero. `gp.layer.whiten` is the A with its whole gradient.
-
-
-Three equal forms of a layer's batch part, with hand-written gradients that reuse the forward products.
+"""Three equal forms of a layer's batch part, with hand-written gradients that reuse the forward products.
 
 With A = L^-1 k(Z, h), K_zz = L L^T and C = S - I (thesis 1.28, 1.29, whitened):
     mean = alpha A,   var = k(h, h) + A^T C A.
 No (P, B, B) array is ever formed.
-    White: A = L^-1 K is formed, var from A^T C A. Safe in float32. The gradient in L^-1 is not taken
+    White: A = L^-1 K is formed, var from A^T C A. Safe in float32. The gradient in L^-1 does not pass
            through the batch: it follows from those in alpha and C (whitening.py).
     Half:  A likewise, var from K^T [L^-T C] A: the product is also the gradient in K, which saves one.
            As safe as White, and used where P M is small against the columns.
     Quad:  var from K^T [L^-T C L^-1] K without A: fewer products per column, for float64 only
            (in float32 the entries of the bracket cancel and gradients are wrong).
 A form has alpha (P, M) and C (P, M, M), or C (1, M, M) where all outputs share one S.
+
+White and Half drop the gradient in L^-1, which is right only where A serves alpha A and A^T C A. Anything
+else that reads L^-1 would get a correct value and silently a zero gradient in K_zz. A fence around L^-1
+raises WrongGradient instead. `gp.layer.whiten` gives an A with its whole gradient.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -55,32 +53,24 @@ def fence(value: tf.Tensor) -> tf.Tensor:
 
 
 def fenced(tree: Any) -> Any:
-    """The same tree, with a fence in front of every Fenced tensor."""
-    if isinstance(tree, Fenced):
-        return Fenced(fence(tree.value))
-    if isinstance(tree, dict):
-        return {name: fenced(branch) for name, branch in tree.items()}
-    if isinstance(tree, tuple):
-        branches = [fenced(branch) for branch in tree]
-        return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
-    return tree
+    """Return the same tree with a fence in front of every Fenced tensor."""
+    return _mapped(tree, fence, lambda tensor: tensor)
 
 
 def open_positions(tree: Any) -> list[bool]:
-    """For each tensor of tf.nest.flatten(tree): whether it has a gradient."""
-    marked = _marked(tree)
-    return [bool(mark) for mark in tf.nest.flatten(marked)]
+    """Return for each tensor of tf.nest.flatten(tree) whether it has a gradient."""
+    return tf.nest.flatten(_mapped(tree, lambda tensor: False, lambda tensor: True))
 
 
-def _marked(tree: Any) -> Any:
+def _mapped(tree: Any, of_fenced: Callable, of_open: Callable) -> Any:
     if isinstance(tree, Fenced):
-        return Fenced(False)
+        return Fenced(of_fenced(tree.value))
     if isinstance(tree, dict):
-        return {name: _marked(branch) for name, branch in tree.items()}
+        return {name: _mapped(branch, of_fenced, of_open) for name, branch in tree.items()}
     if isinstance(tree, tuple):
-        branches = [_marked(branch) for branch in tree]
+        branches = [_mapped(branch, of_fenced, of_open) for branch in tree]
         return type(tree)(*branches) if hasattr(tree, "_fields") else tuple(branches)
-    return True
+    return of_open(tree)
 
 
 FORMS = ("white", "half", "quad")

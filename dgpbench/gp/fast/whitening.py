@@ -1,14 +1,11 @@
-"""The M x M part of a layer: L^-1 of K_zz = L L^T, and C = S - I in coordinates that the batch part reads.
+"""The M x M part of a layer: L^-1 of K_zz = L L^T, and C = S - I in the coordinates of the batch part.
 
 Gradients are written by hand. Where L^-1 serves only to form A = L^-1 k, and A only alpha A and A^T C A, the
 gradient in L^-1 follows from those in alpha and C, without a pass over the batch.
 
-
-L^-1 of K = L L^T in operations that XLA compiles well on a processor, for programs that it takes whole.
-
-XLA's own Cholesky runs column by column: 20 ms for M = 225 where LAPACK takes half a millisecond. Here small
-matrices are eliminated row by row in one loop, larger ones in halves by products. A matrix that is not
-positive definite gives NaN, no error.
+`compiled_inverse_cholesky` is for programs that XLA compiles as a whole. XLA's own Cholesky runs column by
+column: 20 ms for M = 225 where LAPACK takes half a millisecond. Small matrices are eliminated row by row in
+one loop, larger ones in halves by products. A matrix that is not positive definite gives NaN, no error.
 """
 
 from __future__ import annotations

@@ -111,19 +111,12 @@ class CVAE(NeuralModel):
         return ConditionalVAE(dim=dim, outputs=outputs, **sizes, **noise)
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """An equally weighted mixture over `samples` draws of w, independent for each point."""
         p = self.tensors()
         network = self.network(X.shape[1], p[f"decoder/W{len(self.hidden)}"].shape[0])
         rows = max(1, PREDICT_COLUMNS // samples)
-        means = []
-        for block, start in enumerate(range(0, len(X), rows)):
-            part = X[start : start + rows]
-            shape = (self.latent_dim, samples * len(part))
-            w = tf.random.stateless_normal(shape, (seed, block), dtype=tf.float32, alg="philox")
-            F = network.decode(p, tf.cast(w, tf.float64), tf.tile(tf.transpose(part), (1, samples)))
-            means.append(F.numpy().reshape(-1, samples, len(part)).transpose(1, 2, 0))  # S, N, P
-        mean = np.concatenate(means, 1)
-        return Predictive(mean=mean, var=np.full(mean.shape, self.values["likelihood/variance"]))
+        return self.mixture_of_draws(
+            X, samples, seed, rows, self.latent_dim, lambda x, w: network.decode(p, w, x)
+        )
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
         """log p(y | x) by quadrature over a one-dimensional w (latent_density.py) (1, N), of images with more

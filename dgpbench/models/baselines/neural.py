@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -123,6 +125,24 @@ class NeuralModel(ABC):
 
     def load_parameters(self, values: dict[str, np.ndarray]) -> None:
         self.values = {name: np.asarray(v, np.float64) for name, v in values.items()}
+
+    def mixture_of_draws(
+        self, X: np.ndarray, samples: int, seed: int, rows: int, noise_dim: int, mean_of: Callable
+    ) -> Predictive:
+        """Return an equally weighted mixture over `samples` draws of the noise, independent for each point.
+
+        `mean_of(x, noise)` gives the mean of y (P, C) at columns x (D, C) for noise (noise_dim, C). `rows`
+        points pass through the network at once.
+        """
+        means = []
+        for block, start in enumerate(range(0, len(X), rows)):
+            part = X[start : start + rows]
+            shape = (noise_dim, samples * len(part))
+            noise = tf.random.stateless_normal(shape, (seed, block), dtype=tf.float32, alg="philox")
+            F = mean_of(tf.tile(tf.transpose(part), (1, samples)), tf.cast(noise, tf.float64))
+            means.append(F.numpy().reshape(-1, samples, len(part)).transpose(1, 2, 0))  # S, N, P
+        mean = np.concatenate(means, 1)
+        return Predictive(mean=mean, var=np.full(mean.shape, self.values["likelihood/variance"]))
 
     def tensors(self) -> dict[str, tf.Tensor]:
         return {name: tf.constant(v) for name, v in self.values.items()}
@@ -302,16 +322,7 @@ class MCDropout(NeuralModel):
         return DropoutNetwork(dim=dim, outputs=outputs, hidden=self.hidden, **settings)
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """An equally weighted mixture over `samples` draws of the masks, independent for each point."""
         p = self.tensors()
         network = self.network(X.shape[1], p[f"network/b{len(self.hidden)}"].shape[0])
         rows = max(1, PREDICT_COLUMNS // (samples * max(1, network.noise_dim // 50)))
-        means = []
-        for block, start in enumerate(range(0, len(X), rows)):
-            part = X[start : start + rows]
-            shape = (network.noise_dim, samples * len(part))
-            noise = tf.random.stateless_normal(shape, (seed, block), dtype=tf.float32, alg="philox")
-            F = network.mean(p, tf.tile(tf.transpose(part), (1, samples)), tf.cast(noise, tf.float64))
-            means.append(F.numpy().reshape(-1, samples, len(part)).transpose(1, 2, 0))  # S, N, P
-        mean = np.concatenate(means, 1)
-        return Predictive(mean=mean, var=np.full(mean.shape, self.values["likelihood/variance"]))
+        return self.mixture_of_draws(X, samples, seed, rows, network.noise_dim, partial(network.mean, p))
