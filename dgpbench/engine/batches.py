@@ -18,7 +18,7 @@ EXPLICIT_LIMIT = 1 << 24  # above this many rows a permutation is computed row b
 
 
 class Batches:
-    """Minibatches of `batch` rows out of `num_data`; the remainder of an epoch is dropped."""
+    """Minibatches of `batch` out of `num_data` rows; the remainder of an epoch is dropped."""
 
     def __init__(self, num_data: int, batch: int, seed: int):
         self.num_data, self.batch, self.seed = num_data, min(batch, num_data), seed
@@ -30,7 +30,7 @@ class Batches:
         return self.batch == self.num_data
 
     def rows(self, start: int, steps: int) -> np.ndarray:
-        """Row numbers (steps, B) of the steps from `start` on."""
+        """Return the row numbers (steps, B) of `steps` steps from `start`."""
         return np.stack([self._one(step) for step in range(start, start + steps)])
 
     def _one(self, step: int) -> np.ndarray:
@@ -44,7 +44,7 @@ class Batches:
         return self._order[first : first + self.batch]
 
 
-MAX_BLOCK_ROWS = 2_000_000  # row numbers handed over with one block
+MAX_BLOCK_ROWS = 2_000_000  # row numbers in one block
 MAX_STREAM_BYTES = 64 << 20
 
 

@@ -32,7 +32,7 @@ def save(folder: Path, key: str, state: dict[str, np.ndarray]) -> None:
 
 
 def load(folder: Path, key: str) -> dict[str, np.ndarray] | None:
-    """The state saved for run `key`, or None if there is none that can be used."""
+    """Return the state saved for run `key`; None if there is no usable one."""
     try:
         with _opened(folder) as raw, np.load(raw, allow_pickle=False) as file:
             if str(file["key"]) != key:
@@ -43,7 +43,7 @@ def load(folder: Path, key: str) -> dict[str, np.ndarray] | None:
 
 
 def key_of(folder: Path) -> str | None:
-    """The run whose checkpoint lies in a folder, or None if there is none that can be read."""
+    """Return the key of the run whose checkpoint is in a folder; None if none can be read."""
     try:
         with _opened(folder) as raw, np.load(raw, allow_pickle=False) as file:
             return str(file["key"])
@@ -52,7 +52,7 @@ def key_of(folder: Path) -> str | None:
 
 
 def _opened(folder: Path) -> BinaryIO:
-    """The checkpoint's file; a link is not followed, a FIFO not waited for."""
+    """Open the checkpoint without following links or waiting for a FIFO."""
     return os.fdopen(os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
 
 

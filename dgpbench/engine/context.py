@@ -16,24 +16,27 @@ BEST = "stop/best/"  # before the names of the best state so far in a checkpoint
 
 @dataclass(frozen=True)
 class StopRule:
-    """When to end. converged: the mean bound of a window, per training row; validation: the log-likelihood of
-    held-out rows, whose best parameters are the result."""
+    """When to stop before the end of the budget.
+
+    `converged` checks the mean bound of a window per training row. `validation` checks the log-likelihood of
+    held-out rows, and the best parameters become the result.
+    """
 
     rule: str  # converged | validation
-    window: int = 1000  # steps from one look to the next
-    tolerance: float = 0.002  # nats per row from which a difference is a gain
-    patience: int = 2  # looks in a row without a gain
+    window: int = 1000  # steps between checks
+    tolerance: float = 0.002  # smallest gain in nats per row
+    patience: int = 2  # checks in a row without a gain
 
     @classmethod
     def of(cls, budget: dict[str, Any]) -> StopRule | None:
-        """That of a budget section; None where it has none."""
+        """Return the rule of a budget section; None if it has none."""
         if budget.get("stop", "none") == "none":
             return None
         return cls(budget["stop"], budget["window"], budget["tolerance"], budget["patience"])
 
 
 class Stopping:
-    """The rule at work in one run; without a rule it never looks and never ends anything."""
+    """The stop rule applied to one run. Without a rule it never stops the run."""
 
     def __init__(self, rule: StopRule | None, score: Callable[[int], float] | None = None):
         self.rule, self.score = rule, score
@@ -43,20 +46,20 @@ class Stopping:
 
     @property
     def over(self) -> bool:
-        """Whether as many looks as the patience have passed without a gain."""
+        """Whether the last gain is more checks ago than the patience allows."""
         if self.rule is None or not self.looks:
             return False
         return self.looks[-1][0] - self.gained >= self.rule.patience * self.rule.window
 
     def until(self, done: int, total: int | None) -> int | None:
-        """The step at which the next block must end at the latest."""
+        """Return the last step that the next block may contain."""
         if self.rule is None:
             return total
         following = (done // self.rule.window + 1) * self.rule.window
         return following if total is None else min(following, total)
 
     def after(self, step: int, trainer) -> None:
-        """Look, if it is time to."""
+        """Apply the rule if `step` is the end of a window."""
         if self.rule is None or step % self.rule.window:
             return
         value = trainer.take_bound_sum() / (self.rule.window * trainer.num_data)
@@ -71,7 +74,7 @@ class Stopping:
             self.gained, self.level = step, value
 
     def finish(self, trainer) -> dict:
-        """Go back to the best parameters, where they are the result; what was seen, for the record."""
+        """Restore the best parameters if they are the result; return the checks for the record."""
         if self.rule is None:
             return {}
         if self.best_state:
@@ -99,16 +102,16 @@ class Stopping:
 
 
 class Silent:
-    """A reporter that says nothing; progress.py has the one that talks."""
+    """A reporter without output; progress.py has the one that prints."""
 
-    expects = False  # whether the plan is to tell the expected time
+    expects = False  # whether the plan states the expected time
 
     def plan(self, lines: list[tuple[str, str]]) -> None: ...
 
     def note(self, text: str) -> None: ...
 
     def training(self, trainer) -> None:
-        """The trainer whose steps are about to run, for a look at a run from outside."""
+        """Receive the trainer whose steps are about to run."""
 
     def start(self, steps: int | None, seconds: float | None) -> None: ...
 
@@ -127,19 +130,19 @@ def no_tracker(step: int, metrics: Mapping[str, float | None]) -> None:
 
 @dataclass
 class RunContext:
-    """What the engine must know about a run besides its model and data."""
+    """What the engine must know about a run in addition to its model and data."""
 
     key: str
     folder: Path
     seed: int
     steps: int | None
     seconds: float | None
-    reporter: Silent  # or one that talks
+    reporter: Silent  # or one that prints
     note: Callable[[str], None]  # a line for the user that also goes into the record
     block_seconds: float = 1.0
     checkpoint_seconds: float = 120.0
     log: Callable[[int, Mapping[str, float | None]], None] = no_tracker  # metrics of a step, for trackers
-    stop: StopRule | None = None  # an end before the end of the budget
+    stop: StopRule | None = None  # may end the run before its budget
     recoveries: list[dict] = field(default_factory=list)  # kept here too, for a run that diverges
 
     def forget(self) -> None:
@@ -149,8 +152,11 @@ class RunContext:
 
 @dataclass
 class TrainResult:
-    """What training did, for the record. `seconds` is time in steps, without compilation; `cpu_seconds` the
-    processor time of the same, which does not depend on what else the machine does."""
+    """Facts about the training for the record.
+
+    `seconds` is the time spent in steps, without compilation. `cpu_seconds` is their processor time, which
+    does not depend on the machine's other load.
+    """
 
     steps: int = 0
     seconds: float = 0.0
@@ -161,7 +167,7 @@ class TrainResult:
     refused: int = 0
     resumed_from: list[int] = field(default_factory=list)
     recoveries: list[dict] = field(default_factory=list)
-    stopping: dict = field(default_factory=dict)  # what the stop rule saw, and whether it ended the training
-    checks: dict = field(default_factory=dict)  # what the model verified of its own numerics after training
+    stopping: dict = field(default_factory=dict)  # checks of the stop rule, and whether it ended the training
+    checks: dict = field(default_factory=dict)  # the model's checks of its own numerics after training
     # step, seconds, mean bound of the block; then, if any, the last step's size and the test log-likelihood
     trace: list[list[float | None]] = field(default_factory=list)

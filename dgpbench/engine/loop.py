@@ -1,7 +1,7 @@
 """The training loop: blocks of compiled steps with progress, checkpoints, recovery and a budget.
 
-A block is what runs between two looks at the clock. Since a step's result depends on (seed, step) only, block
-sizes follow the measured rate without touching the numbers.
+A block runs between two checks of the clock. Because a step's result depends on (seed, step) alone, block
+sizes follow the measured rate without changing any number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAST_BLOCK = 100  # the bound of a record is the mean over this many last steps,
 
 
 class Trainer(Protocol):
-    """Compiled steps, as the loop asks for them (engine/trainer.py).
+    """Compiled steps, as the loop uses them (engine/trainer.py).
 
     Reports have bound_mean, bound_last, refused, finite (whether all parameters are), and step_size where a
     step is searched for.
@@ -45,7 +45,7 @@ class Trainer(Protocol):
     def restore(self, state: dict[str, np.ndarray]) -> None: ...
 
     def recover(self, attempt: int) -> float | None:
-        """After `restore`: change what may help, for the attempt-th time; the jitter it takes, or None."""
+        """Prepare another attempt after `restore`; return the new jitter, or None if none can help."""
 
     def run(self, start: int, rows: np.ndarray) -> dict: ...
 
@@ -62,9 +62,9 @@ def train(
 ) -> TrainResult:
     """Advance `trainer` to the end of its budget, from its checkpoint if there is one.
 
-    `take(rows) -> X, Y` streams minibatches from disk; None when the data is resident. `look(steps)` gives a
-    number for the trace whenever there are LOOK_AFTER times as many steps, and at the end; its time is free.
-    `score(steps)` is the log-likelihood of validation rows, where they decide on the end.
+    `take(rows) -> X, Y` streams minibatches from disk; None means that the data is resident. `look(steps)`
+    gives a number for the trace whenever the number of steps has grown by LOOK_AFTER, and at the end. Its
+    time does not count. `score(steps)` is the log-likelihood of validation rows, used by the stop rule.
     """
     stopping = Stopping(run.stop, score)
     result = _resume(trainer, run, stopping)
@@ -117,7 +117,7 @@ def train(
 
 
 def _fit_in(size: int, done: int, total: int | None) -> int:
-    """A block size such that the last block does not depend on the clock: the final bound is well defined."""
+    """Return a block size that keeps the last block, and so the final bound, independent of the clock."""
     if total is None:
         return size
     last = max(1, min(LAST_BLOCK, total // 10))
@@ -132,8 +132,11 @@ def _finished(result: TrainResult, run: RunContext) -> bool:
 
 
 def _guarded(trainer: Trainer, feed: Feed, result: TrainResult, size: int, run: RunContext) -> dict:
-    """One block. A failed Cholesky, a non-finite bound or parameter leads back to its start, to be tried
-    again as the trainer knows how: with a larger jitter, or not at all."""
+    """Run one block.
+
+    After a failed Cholesky, a non-finite bound or a non-finite parameter, restore the state before the block
+    and let the trainer try again with a larger jitter, if it can.
+    """
     before, jitter = trainer.state(), None
     for attempt in range(MAX_RECOVERIES + 1):
         try:
@@ -141,7 +144,7 @@ def _guarded(trainer: Trainer, feed: Feed, result: TrainResult, size: int, run: 
             if np.isfinite(report["bound_mean"]) and np.isfinite(report["bound_last"]):
                 if report["finite"]:
                     return report
-                reason = "a parameter is not finite"  # the bound of the next step would tell, too late
+                reason = "a parameter is not finite"  # the next bound would show it too late
             else:
                 reason = "the bound is not finite"
         except tf.errors.InvalidArgumentError as error:
@@ -172,7 +175,7 @@ def _show(result: TrainResult, run: RunContext, seen: float | None) -> None:
 
 
 def _entry(*numbers: float | None) -> list[float | None]:
-    """A line of the trace, without what is missing at its end."""
+    """Return an entry of the trace without missing numbers at its end."""
     line = list(numbers)
     while line[-1] is None:
         line.pop()
@@ -180,8 +183,10 @@ def _entry(*numbers: float | None) -> list[float | None]:
 
 
 def _thin(trace: list[list[float]]) -> list[list[float]]:
-    """At most TRACE_POINTS entries, half of them evenly chosen, half by their logarithm, since most happens
-    at the start; and all that have been looked at. First and last are kept."""
+    """Return at most TRACE_POINTS entries, half of them evenly spaced, half by their logarithm.
+
+    All entries with a test log-likelihood and the first and last entries are kept.
+    """
     if len(trace) <= TRACE_POINTS:
         return trace
     half, last = TRACE_POINTS // 2, len(trace) - 1
@@ -208,7 +213,7 @@ def _pack(trainer: Trainer, result: TrainResult, stopping: Stopping) -> dict[str
 
 
 def _save(trainer: Trainer, result: TrainResult, run: RunContext, stopping: Stopping) -> None:
-    """Write a checkpoint; a full disk is told, and does not end the training."""
+    """Save a checkpoint. On I/O errors, log a note and continue training."""
     try:
         checkpoint.save(run.folder, run.key, _pack(trainer, result, stopping))
     except OSError as error:

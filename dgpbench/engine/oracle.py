@@ -1,4 +1,4 @@
-"""The objective of a compiled step, as updates ask for it: data and noise in, value and gradient out."""
+"""The objective of a compiled step for updates: its value and gradient from data and noise."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TrainingOracle:
             d, p = bound.input_dim, bound.target_dim
             self.X = tf.Variable(tf.zeros((0, d), spec.batch_dtype), shape=(None, d))
             self.Y = tf.Variable(tf.zeros((0, p), spec.batch_dtype), shape=(None, p))
-        self._within = False  # a program of XLA that holds the M x M part too
+        self._within = False  # inside an XLA program that includes the M x M part
         self._term = self._compiled()
 
     def _compiled(self):
@@ -100,7 +100,7 @@ class TrainingOracle:
         return tf.cast(self.num_data, self.spec.param_dtype)
 
     def _noise(self, key) -> tf.Tensor:
-        """Standard normals of the objective (noise_dim, columns, B), keyed by seed, step and evaluation."""
+        """Return standard normals (noise_dim, columns, B), keyed by seed, step and evaluation."""
         spec, bound = self.spec, self.spec.bound
         shape = (max(bound.noise_dim, 1), bound.noise_columns, spec.batch)
         if not bound.noise_dim:
@@ -109,7 +109,7 @@ class TrainingOracle:
         return tf.cast(noise, spec.batch_dtype)
 
     def _chunks(self, X, Y, noise):
-        """Chunks (X, Y, noise, start) of a batch, X and Y in rows."""
+        """Return the chunks (X, Y, noise, start) of a batch, X and Y in rows."""
         out, a = [], 0
         for size in self.spec.chunks:
             part = tf.reshape(noise[:, :, a : a + size], (noise.shape[0], noise.shape[1] * size))
@@ -119,5 +119,5 @@ class TrainingOracle:
 
 
 def _from_rows(term):
-    """`term` for X and Y in rows: transposed where XLA compiles it, which costs nothing there."""
+    """Return `term` for X and Y in rows. XLA compiles the transposition, which costs nothing there."""
     return lambda prepared, X, Y, *rest: term(prepared, tf.transpose(X), tf.transpose(Y), *rest)

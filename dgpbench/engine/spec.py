@@ -16,12 +16,12 @@ MIN_CHUNK = 128  # columns below which a batch is not split between threads
 
 @dataclass(frozen=True)
 class StepSpec:
-    """Everything that shapes the compiled step."""
+    """Everything that determines the compiled step."""
 
     bound: Bound | Whole
     update: Update
     shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of every parameter, trainable or not
-    fixed: frozenset[str]  # names that stay as they are
+    fixed: frozenset[str]  # parameters that are not trained
     batch: int
     full_batch: bool
     precision: str = "float64"
@@ -29,11 +29,11 @@ class StepSpec:
     threads: int = 1
     xla: bool = True
     device: str = "/CPU:0"
-    compile_step: bool = False  # XLA takes the whole step: on a GPU, where its Cholesky is no slower
+    compile_step: bool = False  # XLA compiles the whole step, on a GPU, where its Cholesky is not slower
 
     @property
     def trainable(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the parameters that may move."""
+        """Shapes of the trained parameters."""
         return {name: shape for name, shape in self.shapes if name not in self.fixed}
 
     @property
@@ -42,18 +42,21 @@ class StepSpec:
 
     @property
     def batch_dtype(self) -> tf.DType:
-        """A whole objective has no part that would bear less precision than the rest."""
+        """Precision of the batch part; a whole objective has one precision."""
         return tf.float32 if self.precision == "mixed" and not self.bound.whole else self.param_dtype
 
     @property
     def forms(self) -> tuple[str, ...] | None:
-        """Of each layer: what costs least in float64, the cheaper of the safe ones in less."""
+        """Form of each layer: the cheapest in float64, the cheapest safe one in lower precision."""
         return self.bound.forms(self.batch, self.batch_dtype == tf.float64)
 
     @property
     def chunks(self) -> list[int]:
-        """Rows of a minibatch that go through the batch part together: all of them on a GPU, which has no
-        caches of a core to fit into and no threads to share out, and where the bound wants them so."""
+        """Sizes of the chunks in which the rows of a minibatch pass through the batch part.
+
+        There is one chunk on a GPU, which has no core's cache to fit into and no threads to share the work,
+        and for bounds that are not divisible.
+        """
         if "GPU" in self.device or not self.bound.divisible:
             return [self.batch]
         limit = min(self.chunk_rows, CHUNK_BYTES // (self.bound.tallest * self.batch_dtype.size))
@@ -63,7 +66,7 @@ class StepSpec:
 def step_spec(
     cfg: dict, bound: Bound, update, raw: dict, fixed: set, batch: int, full: bool, threads: int, device: str
 ) -> StepSpec:
-    """The structure of this config's compiled step."""
+    """Return the structure of the compiled step of a config."""
     engine = cfg["engine"]
     return StepSpec(
         bound=bound,
@@ -82,9 +85,11 @@ def step_spec(
 
 
 def chunk_sizes(batch: int, limit: int, threads: int) -> list[int]:
-    """Sizes of the column chunks of a batch: at most about `limit`, so that they fit the cache, and enough of
-    them to keep every thread busy, since chunks run side by side. Equal sizes where possible: each size is
-    compiled once."""
+    """Return the sizes of the column chunks of a batch.
+
+    A chunk has at most about `limit` columns, so that it fits into the cache. Chunks run in parallel, so that
+    there are enough for every thread. Sizes are equal where possible, because each size is compiled once.
+    """
     threads = threads if batch >= threads * MIN_CHUNK else 1
     least = -(-batch // limit)
     least += -least % threads
@@ -97,20 +102,20 @@ KEPT = 6  # arrays of a sample that are kept for the gradient, for each that the
 
 
 def sample_bytes(bound: Bound, batch: int) -> int:
-    """About what one of a bound's samples takes in a step: columns, and the M x M part where it is drawn."""
+    """Estimate the memory of one sample of a bound in a step: columns, and the M x M part if it is drawn."""
     columns = batch * (max(bound.noise_dim, 1) + bound.input_dim + bound.target_dim + bound.column_numbers)
     return NUMBER * KEPT * (columns + bound.drawn_numbers) * (bound.columns // bound.samples)
 
 
 def available() -> int:
-    """Bytes that this machine can give now."""
+    """Return the free memory of this machine in bytes."""
     import psutil
 
     return psutil.virtual_memory().available
 
 
 def check_samples(bound: Bound, batch: int) -> None:
-    """UserError where a step's samples do not fit, with how many do."""
+    """Raise UserError if the samples of a step do not fit into memory; say how many do."""
     each, free = sample_bytes(bound, batch), available()
     needed = bound.samples * each
     if needed > free:

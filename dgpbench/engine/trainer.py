@@ -52,7 +52,7 @@ class Trainer:
         jitter: float = 0.0,
         data: tuple[np.ndarray, np.ndarray] | None,
     ) -> None:
-        """Start afresh: parameters, slots, data (None when it will be streamed), rates, seed."""
+        """Reset parameters, slots, rates, seed and data (None when it will be streamed)."""
         oracle = self.oracle
         for name, variable in oracle.raw.items():
             variable.assign(raw[name])
@@ -76,13 +76,13 @@ class Trainer:
         return named | {"jitter": self.oracle.jitter, BOUND_SUM: self._bound_sum}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that a checkpoint needs, as arrays."""
+        """Return everything that a checkpoint needs, as arrays."""
         kept = self.driver.state() if self.driver else {}
         state = {name: v.numpy() for name, v in self._variables().items()}
         return state | {DRIVER + name: value for name, value in kept.items()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        state = {BOUND_SUM: 0.0} | state  # a checkpoint of an older version has none
+        state = {BOUND_SUM: 0.0} | state  # older checkpoints have none
         for name, variable in self._variables().items():
             variable.assign(state[name])
         if self.driver:
@@ -90,8 +90,10 @@ class Trainer:
             self.driver.restore(kept)
 
     def recover(self, attempt: int) -> float | None:
-        """Ten times the jitter for each attempt; returns it. None for an objective without jitter: the same
-        steps would lead to the same end."""
+        """Multiply the jitter by ten for each attempt and return it.
+
+        Return None for an objective without jitter, because the same steps would fail again.
+        """
         if self.spec.bound.whole:
             return None
         jitter = float(self.oracle.jitter.numpy()) * 10.0**attempt
@@ -99,8 +101,10 @@ class Trainer:
         return jitter
 
     def take_bound_sum(self) -> float:
-        """The sum of the bounds of all steps since the last time, added up step by step: blocks do not matter
-        to its bits."""
+        """Return the sum of the bounds of all steps since the last call, and reset it.
+
+        Bounds are added step by step, so that the sum does not depend on the blocks.
+        """
         total = float(self._bound_sum.numpy())
         self._bound_sum.assign(0.0)
         return total
@@ -115,19 +119,19 @@ class Trainer:
         return int(self.oracle.num_data.numpy())
 
     def values(self) -> dict[str, np.ndarray]:
-        """Constrained parameters; for a bound with jitter, that too."""
+        """Return the constrained parameters, and the jitter of a bound that has one."""
         values = constrain(dict(self.oracle.raw), self.spec.bound.constraints())
         arrays = {name: v.numpy() for name, v in values.items()}
         return arrays if self.spec.bound.whole else arrays | {"jitter": self.oracle.jitter.numpy()}
 
     def draws(self, steps: int) -> dict[str, np.ndarray]:
-        """Constrained draws (draws, *shape) that the update kept in so many steps; empty if it keeps none."""
+        """Return the constrained draws (draws, *shape) that the update kept in `steps` steps."""
         raw = self.spec.update.draws(self._slots(), steps)
         constraints = self.spec.bound.constraints()
         return {name: v.numpy() for name, v in constrain(_tensors(raw), constraints).items()}
 
     def facts(self, steps: int) -> dict[str, dict[str, float]]:
-        """What the update has to tell of so many steps."""
+        """Return the update's facts about `steps` steps."""
         return self.spec.update.facts(self._slots(), steps)
 
     def _slots(self) -> dict[str, np.ndarray]:
@@ -209,7 +213,7 @@ _trainers: OrderedDict[StepSpec, Trainer] = OrderedDict()
 
 
 def get_trainer(spec: StepSpec) -> Trainer:
-    """A trainer for this structure, compiled before if one of the last few runs had the same."""
+    """Return a trainer for this structure, reused if one of the last runs had the same."""
     if spec in _trainers:
         _trainers.move_to_end(spec)
     else:

@@ -20,7 +20,7 @@ from dgpbench.gp.likelihoods.distributions import Gaussian
 from dgpbench.gp.parameters import Constraint, below, scope
 from dgpbench.gp.propagation import Flow, Preparation, Whitened
 
-Layer = Any  # GPLayer, LatentLayer or ProjectionLayer: told apart by what they do, not by their type
+Layer = Any  # GPLayer, LatentLayer or ProjectionLayer: distinguished by what they do, not by their type
 Pair = tuple[tf.Tensor, tf.Tensor]
 
 
@@ -46,7 +46,7 @@ class DeepGP:
 
     @property
     def noise_dim(self) -> int:
-        """Number of standard normals that one point needs: for the inner layers, then for the likelihood."""
+        """Standard normals that one point needs: for the inner layers, then for the likelihood."""
         inner = sum(layer.noise_dim for layer in self.layers[:-1])
         return inner + self.likelihood.noise_rows(self.output_dim)
 
@@ -64,35 +64,35 @@ class DeepGP:
         return tuple(i for i, layer in enumerate(self.layers) if layer.kind == kind)
 
     def noise_rows(self, index: int) -> slice:
-        """The rows of the noise that belong to one layer."""
+        """Return the rows of the noise that belong to one layer."""
         before = sum(layer.noise_dim for layer in self.layers[:index])
         return slice(before, before + self.layers[index].noise_dim)
 
     @property
     def likelihood_rows(self) -> slice:
-        """The rows of the noise that belong to the likelihood."""
+        """Rows of the noise that belong to the likelihood."""
         return slice(self.noise_dim - self.likelihood.noise_rows(self.output_dim), self.noise_dim)
 
     def parameter_names(self, index: int) -> tuple[str, str]:
-        """Names of q(u) of one layer."""
+        """Return the names of q(u) of one layer."""
         return f"layer{index}/q_mu", f"layer{index}/q_sqrt"
 
     def constraints(self) -> dict[str, Constraint]:
-        """Of every parameter that is not free, by its full name."""
+        """Return the constraint of every parameter that is not free, by its full name."""
         out = below("likelihood", self.likelihood.constraints())
         for i, layer in enumerate(self.layers):
             out |= below(f"layer{i}", layer.constraints())
         return out
 
     def is_variational(self, name: str) -> bool:
-        """Whether a parameter belongs to q, not to the model."""
+        """Return whether a parameter belongs to q and not to the model."""
         first, _, rest = name.partition("/")
         if not first.startswith("layer"):
             return False
         return rest.split("/")[0] in self.layers[int(first.removeprefix("layer"))].variational
 
     def describe(self) -> str:
-        """The layers in one line: 8 -> 8 -> 1, with latents as `+ w(1)` and mixed GPs in brackets."""
+        """Return the layers in one line: 8 -> 8 -> 1, with latents as `+ w(1)` and mixed GPs in brackets."""
         return " -> ".join([str(self.input_dim), *(layer.describe() for layer in self.layers)])
 
 
@@ -107,12 +107,12 @@ def prepare(
     q: Mapping[int, Whitened] | None = None,
     compiled: bool = False,
 ) -> tuple[dict, dict[int, Pair]]:
-    """The M x M part: every layer as the batch part reads it, and m and S - I of each GP layer.
+    """Return the M x M part: every layer as the batch part reads it, and m and S - I of each GP layer.
 
-    `forms` names a form for each layer (fast/forms.py); None takes `white`, which is safe in every precision.
-    `rows` are the training rows of the batch, where q(w) has parameters for each. The layers in `natural`
-    have gradients in their m and S - I. `q` gives posteriors in place of the layers' own q_mu and q_sqrt.
-    `compiled`: XLA takes this part too.
+    `forms` names a form for each layer (fast/forms.py). The default `white` is safe in every precision.
+    `rows` are the training rows of the batch, needed where q(w) has parameters for each row. The layers in
+    `natural` have gradients in their m and S - I. `q` gives posteriors instead of the layers' own q_mu and
+    q_sqrt. With `compiled`, XLA compiles this part too.
     """
     forms = forms or ("white",) * len(model.layers)
     prepared: dict = {"likelihood": scope(values, "likelihood")}
@@ -128,13 +128,13 @@ def prepare(
 
 
 def penalties(model: DeepGP, values: Mapping[str, tf.Tensor]) -> dict[int, tf.Tensor]:
-    """KL(q || p) of the parameters that all points share, by layer: q(u) of the GPs, q(A) of a projection."""
+    """Return KL(q || p) of the parameters that all points share, by layer: q(u), and q(A) of a projection."""
     each = {i: layer.penalty(scope(values, f"layer{i}")) for i, layer in enumerate(model.layers)}
     return {i: kl for i, kl in each.items() if kl is not None}
 
 
 def walk(model: DeepGP, prepared: dict, X: tf.Tensor, flow: Flow) -> Iterator[tuple[Layer, Any, tf.Tensor]]:
-    """Each layer, its prepared part and a sample of its inputs, from the first layer to the last."""
+    """Yield each layer, its prepared part and a sample of its inputs, from the first layer to the last."""
     H = X
     if flow.repeat > 1 and not (model.layers[0].kind == "gp" and len(model.layers) > 1):
         H, flow.repeat = tf.tile(X, (1, flow.repeat)), 1
@@ -155,7 +155,7 @@ def propagate(
     joint: bool = True,
     repeat: int = 1,
 ) -> Pair:
-    """Mean and variance (P, K C) of the last layer given one sample through the inner layers (thesis 2.17).
+    """Return mean and variance (P, K C) of the last layer given one sample of the inner ones (thesis 2.17).
 
     X (D, C); noise (noise_dim, K C) standard normal; w (dim, K, C) the value of each latent layer. `joint`:
     the K values of a point come from one draw of each inner function, as (5.11) asks; else from K draws.
@@ -173,7 +173,7 @@ def propagate(
 def mixed_outputs(
     model: DeepGP, prepared: dict, mean: tf.Tensor, var: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance of each output P f, given those of the last layer's GPs; they are correlated."""
+    """Return mean and variance of each output P f, given those of the last layer's GPs."""
     if not model.layers[-1].mixed:
         return mean, var
     P = prepared[f"layer{len(model.layers) - 1}"].mixing["P"]
@@ -183,9 +183,9 @@ def mixed_outputs(
 def expected_log_likelihood(
     model: DeepGP, prepared: dict, X, Y, noise, w: Sequence[tf.Tensor] = (), K: int = 1, joint: bool = True
 ) -> tf.Tensor:
-    """L_n = E log p(y_n | f_n) over the last layer (5.8), K samples of each column: (K, C).
+    """Return L_n = E log p(y_n | f_n) over the last layer (5.8) for K samples of each column: (K, C).
 
-    In closed form or by quadrature; softmax takes a sample of its own, from its rows of the noise.
+    It is in closed form or by quadrature. Softmax is sampled, from its rows of the noise.
     """
     mean, var = mixed_outputs(model, prepared, *propagate(model, prepared, X, noise, w, K, joint))
     each = model.likelihood.variational_expectations(

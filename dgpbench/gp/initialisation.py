@@ -1,9 +1,9 @@
 """Initial values: cluster centres, principal axes, mixing matrices, and a start from the data.
 
 Under model.start=data, inner layers begin near their mean functions, so that the whole model begins as a
-sparse GP. GP regression on some of the rows gives its hyperparameters, by the exact marginal likelihood on a grid.
-Its q(u) and noise are those of the collapsed bound. Training of the deep model begins where training of a
-sparse GP would end.
+sparse GP. GP regression on some of the rows gives its hyperparameters, by the exact marginal likelihood on a
+grid. Its q(u) and noise are those of the collapsed bound. Training of the deep model begins where training of
+a sparse GP would end.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 With A = L^-1 k(Z, h), K_zz = L L^T (thesis 2.6, 2.7 with 1.28, 1.29, whitened):
     mean = m^T A,   var = k(h, h) + A^T (S - I) A,
-in whichever of three equal forms costs least (fast/forms.py). The P outputs of a `GPLayer` share Z and kernel.
+in whichever of three equal forms costs least (fast/forms.py). The P outputs of a `GPLayer` share Z
+and the kernel.
 
-Each output of a `SeparateLayer` has its own kernel, and its own Z where the values have one for each. Products
-and Choleskys are batched over a leading axis of outputs: a variance is (P,), lengthscales are (P, D); Z is
-(M, D) or (P, M, D).
+Each output of a `SeparateLayer` has its own kernel, and its own Z where the values have one for each.
+Products and Choleskys are batched over a leading axis of outputs: a variance is (P,), lengthscales are
+(P, D), and Z is (M, D) or (P, M, D).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ VARIANCE_FLOOR = {tf.float64: 1e-12, tf.float32: 1e-8}  # before the square root
 
 
 class PreparedGP(NamedTuple):
-    """The part of a layer that does not depend on the batch. `mean` and `mixing` hold W and P, or nothing."""
+    """The part of a layer that does not depend on the batch. `mean` and `mixing` may hold W and P."""
 
     kernel: dict
     form: Any  # of fast/forms.py, or of fast/separate.py
@@ -59,7 +60,7 @@ class GPLayer:
 
     @property
     def width(self) -> int:
-        """Dimension of what leaves the layer."""
+        """Output dimension of the layer."""
         return self.mixed or self.output_dim
 
     @property
@@ -73,19 +74,19 @@ class GPLayer:
         return {"q_sqrt": LOWER} | below("kernel", self.kernel.constraints())
 
     def form(self, columns: int, exact: bool) -> str:
-        """The cheapest form of the batch part for so many columns; `exact`: it is in float64."""
+        """Return the cheapest batch form for `columns` columns, in float64 if `exact`."""
         return forms.cheaper_form(self.output_dim, self.num_inducing, columns, exact)
 
     # ---- M x M part ----------------------------------------------------------------------------------
 
     def gram(self, p: Mapping[str, tf.Tensor], jitter) -> tf.Tensor:
-        """K_zz (M, M) with jitter on its diagonal."""
+        """Return K_zz (M, M) with jitter on its diagonal."""
         if self.grid:
             return point.grid_gram(point.along(p["Z"], self.grid), *self.scales(p), jitter)
         return self._gram(self.kernel.prepare(scope(p, "kernel"), p["Z"]), p["Z"].dtype, jitter)
 
     def scales(self, p: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        """Lengthscales and variance of a kernel that is one named part."""
+        """Return lengthscales and variance of a kernel with one part."""
         own = scope(p, f"kernel/{self.kernel.names[0]}")
         return own["lengthscales"], own["variance"]
 
@@ -95,8 +96,10 @@ class GPLayer:
     def prepare(
         self, p: Mapping[str, tf.Tensor], how: Preparation
     ) -> tuple[PreparedGP, tuple[tf.Tensor, tf.Tensor] | None]:
-        """The layer as `conditional` reads it, and the tensors m and S - I that it was made from; a point has
-        no S."""
+        """Return the layer as `conditional` reads it, and the tensors m and S - I that it was made from.
+
+        A point has no S, and None instead of the tensors.
+        """
         q = how.q or Whitened(p["q_mu"], p["q_sqrt"])
         kernel = self.kernel.prepare(scope(p, "kernel"), p["Z"])
         Kzz = self.gram(p, how.jitter) if self.grid else self._gram(kernel, p["Z"].dtype, how.jitter)
@@ -106,7 +109,7 @@ class GPLayer:
         return PreparedGP(kernel, form, *self._maps(p)), watched
 
     def _maps(self, p: Mapping[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        """The mean function's W and the mixing's P, or nothing for either."""
+        """Return W of the mean function and P of the mixing, each empty if the layer has none."""
         return {"W": p["W"]} if self.mean == "linear" else {}, {"P": p["P"]} if self.mixed else {}
 
     def penalty(self, p: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -116,8 +119,10 @@ class GPLayer:
     # ---- batch part ----------------------------------------------------------------------------------
 
     def conditional(self, batch: PreparedGP, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance (P, B) of the GPs at each column of H (D, B); mean function included unless
-        mixed."""
+        """Return mean and variance (P, B) of the GPs at each column of H (D, B).
+
+        The mean includes the mean function unless the GPs are mixed.
+        """
         mean, quad = batch.form.moments(self.kernel.cross(batch.kernel, H))
         var = self.kernel.diagonal(batch.kernel, H) + quad
         if quad.shape[0] < mean.shape[0]:  # one S for all outputs
@@ -125,11 +130,11 @@ class GPLayer:
         return mean if self.mixed else self.add_mean(batch, mean, H), var
 
     def add_mean(self, batch: PreparedGP, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
-        """F plus the mean function at H."""
+        """Return F plus the mean function at H."""
         return self.with_mean(batch.mean, F, H)
 
     def with_mean(self, p: Mapping[str, tf.Tensor], F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
-        """The same from the layer's parameters p."""
+        """Return F plus the mean function at H, from the layer's parameters p."""
         if self.mean == "identity":
             return F + H
         if self.mean == "linear":
@@ -137,15 +142,15 @@ class GPLayer:
         return F
 
     def carry(self, batch: PreparedGP, H: tf.Tensor, flow: Flow) -> tf.Tensor:
-        """A draw of the layer's outputs (width, K C) at H, from the next rows of the flow's noise."""
+        """Draw the layer's outputs (width, K C) at H, from the next rows of the flow's noise."""
         return self.sample(batch, H, flow.draw(self.noise_dim, H), flow.together, flow.jitter)
 
     def sample(self, batch: PreparedGP, H: tf.Tensor, eps: tf.Tensor, K: int = 1, jitter=None) -> tf.Tensor:
-        """A draw of the layer's outputs at each column of H (D, K * C): (width, K * C).
+        """Draw the layer's outputs (width, K * C) at each column of H (D, K * C).
 
         The K columns of a point come from one draw of the function (joint_samples.py); different points from
-        different ones, as in DSVI. eps (output_dim, K * C) is standard normal; with K = 1 it may have S
-        columns for each of H, in S blocks: S independent draws at each, from moments that are computed once.
+        different ones, as in DSVI. eps (output_dim, K * C) is standard normal. With K = 1 it may have S
+        columns for each of H, in S blocks: S independent draws at each column, from moments computed once.
         """
         if K == 1:
             mean, var = self.conditional(batch, H)
@@ -172,12 +177,12 @@ class GPLayer:
         return joint_samples.samples_first(mean, K), form, among[:, None, :]
 
     def _mix(self, batch: PreparedGP, F: tf.Tensor, H: tf.Tensor) -> tf.Tensor:
-        """P f plus the mean function (width, B) for draws F (output_dim, B) of the GPs."""
+        """Return P f plus the mean function (width, B) for draws F (output_dim, B) of the GPs."""
         return self.add_mean(batch, tf.matmul(batch.mixing["P"], F), H)
 
 
 def whiten(L: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
-    """A = L^-1 K with its whole gradient, in L and in K; L is the Cholesky factor of `GPLayer.gram`.
+    """Return A = L^-1 K with its whole gradient, in L and in K; L is the Cholesky factor of `GPLayer.gram`.
 
     New methods use this A. The A inside the fast forms has no gradient in L, and `fence` protects it.
     """
@@ -185,14 +190,14 @@ def whiten(L: tf.Tensor, K: tf.Tensor) -> tf.Tensor:
 
 
 def whiten_rows(L: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """The same for each row of (P, M); L is (M, M), or (P, M, M) where each output has its own."""
+    """Whiten each row of (P, M); L is (M, M), or (P, M, M) where each output has its own."""
     if L.shape.rank == 3:
         return whiten(L, rows[:, :, None])[:, :, 0]
     return tf.transpose(whiten(L, tf.transpose(rows)))
 
 
 def whiten_root(L: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
-    """L^-1 R_p (P, M, M) for lower triangles R_p; L as there."""
+    """Return L^-1 R_p (P, M, M) for lower triangles R_p; L as in `whiten_rows`."""
     if L.shape.rank == 3:
         return tf.linalg.band_part(whiten(L, R), -1, 0)
     P, M, _ = R.shape
@@ -203,16 +208,16 @@ def whiten_root(L: tf.Tensor, R: tf.Tensor) -> tf.Tensor:
 
 @tf.custom_gradient
 def inner_products(G: tf.Tensor) -> tf.Tensor:
-    """G G^T (..., P, P) for G (..., P, K), with a gradient of one product where autodiff takes two."""
+    """Return G G^T (..., P, P) for G (..., P, K); its gradient is one product, autodiff needs two."""
     products = tf.matmul(G, G, transpose_b=True)
     return products, lambda d: tf.matmul(d + tf.linalg.matrix_transpose(d), G)
 
 
 @tf.custom_gradient
 def kl_divergence(m: tf.Tensor, L: tf.Tensor) -> tf.Tensor:
-    """KL(N(m, L L^T) || N(0, I)) summed over outputs, for m (P, M) and L (P, M, M).
+    """Return KL(N(m, L L^T) || N(0, I)) summed over outputs, for m (P, M) and L (P, M, M).
 
-    With its gradient in one piece for each argument: see the note on the order of sums in kernels.
+    Each argument has one gradient, so that no sum depends on the order of its terms (see gp/kernels).
     """
     diagonal = tf.linalg.diag_part(L)
     log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal)))

@@ -10,8 +10,10 @@ import tensorflow as tf
 
 
 class Whitened(NamedTuple):
-    """q(u) = N(mean, S) of a layer in whitened coordinates, mean (P, M): S by a lower root (P, M, M), or by
-    excess = S - I; a point, S = 0, where both are None."""
+    """q(u) = N(mean, S) of a layer in whitened coordinates, with mean (P, M).
+
+    S is given by a lower root (P, M, M), or by excess = S - I. Where both are None, q(u) is a point, S = 0.
+    """
 
     mean: tf.Tensor
     root: tf.Tensor | None = None
@@ -20,11 +22,11 @@ class Whitened(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparation:
-    """Settings of `prepare`, the same for every kind of layer; each takes those that concern it.
+    """Settings of `prepare`, the same for every kind of layer; each layer uses those that concern it.
 
-    `form` is that of the batch part (fast/forms.py); `rows` are the training rows of the batch, where q(w)
-    has parameters for each; a `natural` layer has gradients in its m and S - I; `q` takes the place of the
-    layer's own q_mu and q_sqrt; `compiled`: XLA takes this part too.
+    `form` names the form of the batch part (fast/forms.py). `rows` are the training rows of the batch, needed
+    where q(w) has parameters for each row. A `natural` layer has gradients in its m and S - I. `q` replaces
+    the layer's own q_mu and q_sqrt. With `compiled`, XLA compiles this part too.
     """
 
     jitter: tf.Tensor
@@ -37,12 +39,12 @@ class Preparation:
 
 
 class Flow:
-    """State of one pass: noise rows are handed out layer by layer, latent values likewise.
+    """State of one pass through the layers, which hands out noise rows and latent values layer by layer.
 
-    noise (noise_dim, K C) is standard normal; w holds (dim, K, C) of each latent layer. Behind the first
-    latent layer each column is K columns. `joint`: these come from one draw of each inner function, as
-    (5.11) asks; else from K draws. `repeat` samples of each column, in blocks, where the first layer is
-    asked once.
+    noise (noise_dim, K C) is standard normal; w holds (dim, K, C) for each latent layer. Above the first
+    latent layer each column becomes K columns. With `joint` they come from one draw of each inner function,
+    as (5.11) requires, otherwise from K draws. Where the first layer is evaluated once, each column has
+    `repeat` samples, in blocks.
     """
 
     def __init__(
@@ -63,13 +65,13 @@ class Flow:
         return self.spread if self.joint else 1
 
     def draw(self, rows: int, H: tf.Tensor) -> tf.Tensor:
-        """The next `rows` of the noise, for the columns of H and their repetitions."""
+        """Return the next `rows` of the noise for the columns of H and their repetitions."""
         eps = self.noise[self.row : self.row + rows, : H.shape[1] * self.repeat]
         self.row, self.repeat = self.row + rows, 1
         return eps
 
     def latent(self, rows: int, H: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """H with K columns for each of its own, unless it has them, and the next latent values (dim, K C)."""
+        """Return H with K columns for each of its own and the next latent values (dim, K C)."""
         H = tf.tile(H, (1, self.K)) if self.spread == 1 else H
         self.spread, self.row = self.K, self.row + rows
         return H, tf.reshape(self.w.pop(0), (rows, -1))

@@ -1,4 +1,4 @@
-"""The seam of inference: a method is a bound, an update, and the fields that configure them.
+"""Base classes of inference: a method is a bound, an update, and the fields that configure them.
 
     Method   one class in one file, named by `inference._target_` of its yaml: its fields, what it refuses,
              and how it makes the other two
@@ -35,7 +35,7 @@ else:
 
 
 class Batch(NamedTuple):
-    """Minibatch of a step, in rows: X (B, D), Y (B, P); `rows` (B,) are its training rows."""
+    """Minibatch of a step, in rows: X (B, D), Y (B, P), and `rows` (B,), their training rows."""
 
     X: tf.Tensor
     Y: tf.Tensor
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 
 class Oracle(Protocol):
-    """The objective, as an update asks for it."""
+    """The objective of a training step, evaluated by an update."""
 
     trainable: list[str]  # parameters that may move
     raw: dict[str, tf.Variable]  # unconstrained parameters
@@ -61,25 +61,31 @@ class Oracle(Protocol):
         draw: int = 0,
         replaced: Values | None = None,
     ) -> tuple[tf.Tensor, Gradients, Pairs]:
-        """The objective at the raw values (`replaced` in their place), its gradient in `names`, and for each
-        `natural` layer the data part of (dL/dm, dL/dS), whose KL is left out. `draw` chooses the noise."""
+        """Return the objective at the raw values, its gradient in `names`, and for each `natural` layer the
+        data part of (dL/dm, dL/dS), without the KL.
+
+        `replaced` gives values to use instead of the raw ones. `draw` chooses the noise.
+        """
 
     def full_batch(self, step) -> Batch:
-        """All training rows."""
+        """Return all training rows."""
 
     def of(self, bound: Bound) -> Oracle:
-        """The same variables under another bound, for an update in phases."""
+        """Return the same variables under another bound, for an update in phases."""
 
     def fused(self, function: Callable) -> Callable:
-        """`function(oracle, *tensors)` as a function of the tensors: one program of XLA where every layer's
-        form allows that, and then the oracle that it gets is for use in there."""
+        """Return `function(oracle, *tensors)` as a function of the tensors.
+
+        It is one XLA program where the form of every layer allows that. The oracle that it receives is valid
+        inside the function only.
+        """
 
     def key(self, batch: Batch, stream: int) -> tf.Tensor:
-        """Seed of an update's own stateless random numbers, from the run's seed, the step and the stream."""
+        """Return the seed of an update's stateless random numbers, from the run's seed, step and stream."""
 
 
 class Numerics(NamedTuple):
-    """How exactly a bound is computed: set by the engine, the same for every bound."""
+    """How precisely a bound is computed. The engine sets it, in the same way for every bound."""
 
     jitter: tf.Tensor
     forms: Sequence[str] | None = None  # of each layer's batch part; None: the one that is always safe
@@ -91,9 +97,10 @@ class Numerics(NamedTuple):
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound of a deep GP. A subclass has `terms` at least; frozen, so that compiled steps are reused.
+    """Base class for deep GP training objectives.
 
-    `samples` Monte Carlo samples of each term are averaged: `terms` then has S B entries.
+    Subclasses must implement `terms`. Instances are frozen so that compiled training steps can be reused.
+    `terms` returns `samples` Monte Carlo samples per row, S B entries, which are averaged.
     """
 
     model: DeepGP
@@ -108,7 +115,7 @@ class Bound:
 
     @property
     def columns(self) -> int:
-        """Columns that pass through the layers for each row of a minibatch."""
+        """Number of columns that pass through the layers for each row of a minibatch."""
         return self.samples
 
     @property
@@ -127,47 +134,54 @@ class Bound:
 
     @property
     def predictive_noise(self) -> int:
-        """Standard normals for each point and sample of a prediction; 0: one sample is the whole of it."""
+        """Standard normals for each point and sample of a prediction; with 0, one sample is exact."""
         return self.noise_dim
 
     @property
     def tallest(self) -> int:
-        """Rows of the tallest array that has a column for each column of the batch: decides chunk sizes."""
+        """Rows of the tallest array with a column for each column of the batch, which limits chunk sizes."""
         return max(self.model.layers[i].num_inducing for i in self.model.gps)
 
     @property
     def divisible(self) -> bool:
-        """Whether the rows of a batch may go through the batch part in chunks."""
+        """Whether the rows of a batch may pass through the batch part in chunks."""
         return True
 
     @property
     def compiles(self) -> bool:
-        """Whether XLA takes the batch part."""
+        """Whether XLA compiles the batch part."""
         return True
 
     def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """First values of all parameters, from those of a mean-field q: q_mu (P, M), q_sqrt (P, M, M) of each
-        layer. A bound with other parameters keeps q_mu, whose shape tells the structure of a stored run."""
+        """Return initial values of all parameters from those of a mean-field q: q_mu (P, M) and q_sqrt
+        (P, M, M) of each layer.
+
+        A bound with other parameters keeps q_mu, because its shape gives the structure of a stored run.
+        """
         return values
 
     def row_values(
         self, values: Mapping[str, np.ndarray], X: np.ndarray, num_data: int
     ) -> dict[str, np.ndarray]:
-        """First values of parameters that each training row has; X (N, D), a sample of very many rows."""
+        """Return initial values of parameters per training row; X (N, D) may be a sample of the rows."""
         return {}
 
     def on_rows(self, values: Mapping[str, np.ndarray], X: np.ndarray) -> Bound:
-        """The same bound for exactly these first values and training rows X (N, D), all of them in every
-        step: itself, unless it is cheaper for where they stand."""
+        """Return the same bound for these initial values and training rows X (N, D), all used in every step.
+
+        A bound that is cheaper for such rows, for example on a grid, returns that form of itself.
+        """
         return self
 
     def constraints(self) -> dict[str, Constraint]:
-        """Of the parameters that are not free, by name."""
+        """Return the constraints of the parameters that are not free, by name."""
         return self.model.constraints()
 
     def forms(self, batch: int, exact: bool) -> tuple[str, ...] | None:
-        """The cheapest form of each layer's batch part for so many rows (gp/fast/forms.py); `exact`: the
-        batch part is in float64."""
+        """Return the cheapest form of each layer's batch part (gp/fast/forms.py) for `batch` rows.
+
+        With `exact` the batch part is in float64.
+        """
         model = self.model
         spread = self.columns if model.latent else self.samples
         before = batch * self.samples  # columns in front of the first latent layer
@@ -182,8 +196,10 @@ class Bound:
         return tuple(form(i) for i in range(len(model.layers)))
 
     def prepare(self, values: Values, numerics: Numerics, key=None, rows=None) -> tuple[Any, Pairs]:
-        """The M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`. `key`
-        (2,) seeds a bound that draws here; `rows` are the training rows of the batch."""
+        """Return the M x M part, as `terms` reads it, and m and S - I of each layer in `numerics.natural`.
+
+        `key` (2,) seeds a bound that draws here. `rows` are the training rows of the batch.
+        """
         return deep_gp.prepare(
             self.model,
             values,
@@ -197,35 +213,35 @@ class Bound:
         )
 
     def posterior(self, values: Values, numerics: Numerics) -> Mapping[int, Any] | None:
-        """gp.propagation.Whitened of each GP layer; None: their own q_mu and q_sqrt."""
+        """Return gp.propagation.Whitened of each GP layer; None stands for their own q_mu and q_sqrt."""
         return None
 
     def terms(self, prepared: Any, X, Y, noise, start) -> tf.Tensor:
-        """Each column's part of the bound (repeats B,). `start`: place of the first column in the batch."""
+        """Return each column's part of the bound (repeats B,); `start` is the first column's position."""
         raise NotImplementedError
 
     def own_gradient(self) -> Callable | None:
-        """A function (prepared, X, Y, noise, start, weight) -> value, gradient; None: automatic."""
+        """Return a function (prepared, X, Y, noise, start, weight) -> value, gradient; None for autodiff."""
         return None
 
     def penalty(self, values: Values, prepared: Any, numerics: Numerics) -> dict[int, tf.Tensor]:
-        """The part of the bound that no point has, by layer, to be subtracted."""
+        """Return the part of the bound that belongs to no point, by layer; it is subtracted."""
         return deep_gp.penalties(self.model, values)
 
     def moments(self, prepared: Any, X, noise, w=(), K: int = 1, joint: bool = True, repeat: int = 1):
-        """Mean and variance (P, K C) of the last layer's GPs given one sample through the inner layers."""
+        """Return mean and variance (P, K C) of the last layer's GPs given one sample of the inner layers."""
         return deep_gp.propagate(self.model, prepared, X, noise, w, K, joint, repeat)
 
     def layers(self, prepared: Any) -> Mapping[str, Any]:
-        """Layers by name in what `prepare` made for prediction."""
+        """Return the layers by name from what `prepare` made for prediction."""
         return prepared
 
     def noise_variance(self, prepared: Any, X) -> tf.Tensor:
-        """Variance of Gaussian noise at the columns of X (D, C)."""
+        """Return the variance of Gaussian noise at the columns of X (D, C)."""
         return prepared["likelihood"]["variance"]
 
     def checks(self, prepared: Any, X, Y, seed: int) -> tuple[dict[str, dict[str, float]], list[str]]:
-        """Verifications of its numerics after training, and notes; X (D, N), Y (P, N) are training rows."""
+        """Check the numerics after training; return facts and notes. X (D, N), Y (P, N) are training rows."""
         return {}, []
 
 
@@ -247,7 +263,7 @@ class Whole:
         return {}
 
     def terms(self, values: Values, X, Y, noise) -> tf.Tensor:
-        """Each column's part of the objective; its sum times N / (B S) is maximised."""
+        """Return each column's part of the objective; its sum times N / (B S) is maximised."""
         raise NotImplementedError
 
 
@@ -256,31 +272,31 @@ class Whole:
 
 @dataclass(frozen=True)
 class Update:
-    """One training step. Frozen: its structure; numbers that may differ between runs are `rates`."""
+    """Base class of training steps. Its fields are structure; numbers that vary between runs are `rates`."""
 
     rates: ClassVar[tuple[str, ...]] = ()  # names of the numbers that `Method.rates` gives
     host: ClassVar[bool] = False  # steps are Python, not part of a compiled block (updates/linesearch.py)
     needs_all_rows: ClassVar[str] = ""  # the setting that takes no minibatches, for the message that says so
-    reduced = ""  # what a user must know of a setting that cannot be met in full
+    reduced = ""  # note for the user where a setting cannot be met in full
 
     def slots(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        """Shapes of the state that a checkpoint keeps, zero at first. `shapes` are the trainable ones."""
+        """Return the shapes of the state in a checkpoint, zero at first; `shapes` are the trained ones."""
         return {}
 
     def step(self, oracle: Oracle, batch: Batch) -> tuple[tf.Tensor, Any]:
-        """Advance raw values and slots in place; the objective, and how often a step was refused."""
+        """Advance raw values and slots in place; return the objective and how many steps were refused."""
         raise NotImplementedError
 
     def incomplete(self, steps: int) -> str | None:
-        """Why training that ended after so many steps has no result; None where it has."""
+        """Return why training that ended after `steps` steps has no result; None if it has one."""
         return None
 
     def draws(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, np.ndarray]:
-        """Kept draws of raw parameters (draws, *shape) after so many steps; none: values are the result."""
+        """Return kept draws of raw parameters (draws, *shape); without any, the values are the result."""
         return {}
 
     def facts(self, slots: Mapping[str, np.ndarray], steps: int) -> dict[str, dict[str, float]]:
-        """Facts for the record's checks, such as how well chains mix."""
+        """Return facts for the record's checks, such as how well chains mix."""
         return {}
 
 
@@ -288,15 +304,16 @@ class Update:
 
 
 class Method:
-    """A way to train a GP model. `fields` are its own, beside those of every method (config/schema.py);
-    dotted names are sections.
+    """Base class of ways to train a GP model.
 
-    Reads no data and imports nothing heavy until `bound` or `update` is called: configs are checked with it.
+    `fields` are its settings in addition to those of every method (config/schema.py); dotted names are
+    sections. Configs are checked with it, so that it reads no data and imports nothing heavy until `bound` or
+    `update` is called.
     """
 
     fields: ClassVar[Mapping[str, Field]] = {}
-    direct_q: ClassVar[bool] = False  # whether it takes model.whiten=false
-    takes_priors: ClassVar[bool] = False  # whether `model.priors` mean anything to it
+    direct_q: ClassVar[bool] = False  # whether it supports model.whiten=false
+    takes_priors: ClassVar[bool] = False  # whether it uses `model.priors`
 
     def __init__(self, cfg: Mapping[str, Any]):
         self.cfg = cfg
@@ -338,5 +355,5 @@ class Method:
         raise NotImplementedError
 
     def rates(self) -> dict[str, float]:
-        """The numbers that the update's `rates` name."""
+        """Return the numbers that the update's `rates` name."""
         return {}

@@ -29,7 +29,7 @@ from dgpbench.gp.parameters import scope
 from dgpbench.gp.propagation import Whitened
 from dgpbench.inference.base import Bound, Numerics
 from dgpbench.inference.drawn import fan_out
-from dgpbench.inference.priors import Prior, penalty_of
+from dgpbench.inference.hyperpriors import Prior, penalty_of
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,22 @@
-"""Global inducing points (Ober and Aitchison 2021): inducing inputs pass through the layers.
+"""Methods whose inducing inputs pass through the layers: global inducing points, and inducing locations.
 
-A layer's inducing inputs Z are the outputs of the layer below at its own, as drawn. Each layer has noisy
-pseudo-observations v of its GPs there, with covariance N = R R^T that its outputs share:
+Inducing inputs are parameters of the first layer only. The inducing inputs Z of a layer above are the drawn
+outputs of the layer below at its own inducing inputs.
+
+Global inducing points (Ober and Aitchison 2021): each layer has noisy pseudo-observations v of its GPs at Z,
+with covariance N = R R^T that its outputs share:
     q(u | Z) proportional to p(u | Z) N(v; u, N),
 GP regression on v. With K = k(Z, Z) = L L^T, u = L w, K + N = B B^T and V = B^-1 L, w has
     mean V^T B^-1 v,   covariance I - V^T V,   determinant |N| / |K + N|,
 and a draw is w0 + V^T B^-1 (v - L w0 - R e) for standard normal w0 and e: nothing is inverted that may be
-small. q(u) follows its inputs, so that layers are correlated with no parameters for it. Where each output has
-a kernel, K, L, B and V have a leading axis of outputs, and N is still one for all.
+small. q(u) follows its inputs, so that layers are correlated without parameters for the correlation. Where
+each output has a kernel, K, L, B and V have a leading axis of outputs, and all outputs share one N.
 
-
-Inducing points as inducing locations (Ustyuzhaninov et al. 2020, section 4.2).
-
-Inducing inputs stand at the first layer only. What the layers give there has a Gaussian posterior each,
+Inducing locations (Ustyuzhaninov et al. 2020, section 4.2): the outputs of each layer at its inducing inputs
+have a Gaussian posterior,
     q(f_l) = N(m_l, S_l), l = 1..L,
-not whitened, the mean function included and independent of the others: f_{l-1} are the inducing inputs of
-layer l and f_l its inducing outputs, so that the functions between them depend on both. The bound is
+not whitened, including the mean function and independent of the other layers. f_{l-1} are the inducing inputs
+of layer l and f_l its inducing outputs, so that the functions between them depend on both. The bound is
     E log p(y | f_L) - sum_l E KL(q(f_l) || N(mean(f_{l-1}), K(f_{l-1}))),
 both expectations over the same draws. With K = L L^T the layer's u = f_l - mean(f_{l-1}) has whitened mean
 L^-1 (m_l - mean) and root L^-1 R_l, S_l = R_l R_l^T. With a kernel for each output, each has its K and L.

@@ -5,11 +5,9 @@ expectation parameters eta = (m, S + m m^T). The prior of a whitened q is N(0, I
 dL/d eta is known: dKL/d eta = theta - theta_prior, and only the data part of dL/dm and dL/dS is needed.
 Shapes: m (P, M), L, S (P, M, M).
 
-
-Coordinates in which q(u) is stored and moved: whitened, v, or direct, u = L v with K_zz = L L^T.
-
-Natural gradients are taken of q(v). Parameters xi of u are linear in those of v under natural, meanvar and
-meanvar_sqrt, so that a natural step is the same step in both; not so under the other three.
+q(u) is stored in whitened coordinates v (`White`), or directly, u = L v with K_zz = L L^T (`Direct`). Natural
+gradients are taken of q(v). Parameters xi of u are linear in those of v under natural, meanvar and
+meanvar_sqrt, so that a natural step is the same step in both. This does not hold for the other three.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dgpbench.config.derived import every
 from dgpbench.config.schema import COUNT, COUNT_OR_NULL, POSITIVE, RATE, SWITCH, Field
 from dgpbench.gp.lazy import lazy
 from dgpbench.inference.base import Bound, Method, Numerics, Update
-from dgpbench.inference.priors import Prior, penalty_of, priors_of
+from dgpbench.inference.hyperpriors import Prior, penalty_of, priors_of
 from dgpbench.inference.sghmc import LogJoint
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dgpbench.config.keys import later_defaults, merged
 from dgpbench.config.schema import COUNT, RATE, SWITCH, Field, show_value
 from dgpbench.inference.adam_method import ADAM_FIELDS, AdamMethod, adam_rates
 from dgpbench.inference.base import Bound, Update
-from dgpbench.inference.priors import priors_of
+from dgpbench.inference.hyperpriors import priors_of
 
 if TYPE_CHECKING:
     from dgpbench.gp.deep_gp import DeepGP

@@ -13,8 +13,8 @@ from dgpbench.errors import UserError
 from dgpbench.gp.likelihoods.distributions import Poisson
 from dgpbench.gp.parameters import unconstrain
 from dgpbench.inference.gradients import lower_bound
+from dgpbench.inference.hyperpriors import log_prior
 from dgpbench.inference.mixing import effective_samples, split_rhat
-from dgpbench.inference.priors import log_prior
 from dgpbench.models.gp import GPModel
 
 PRIORS = [

@@ -1,18 +1,16 @@
-"""The form of a layer whose q(u) is a point, S = 0, as samplers have it (forms.py has the others).
+"""The form of a layer whose q(u) is a point, S = 0, as samplers use it (forms.py has the others).
 
     mean = alpha A,   var = k(h, h) - A^T A,   A = L^-1 k(Z, h),
-with one large product forward and two in the gradient, each over a triangle. It serves a program that XLA
-compiles as a whole as well, where no native Cholesky is available.
+with one large product forward and two in the gradient, each over a triangle. It also serves programs that XLA
+compiles as a whole, where no native Cholesky is available.
 
-
-The form of a point q(u) (point.py) where inducing inputs and rows stand on grids, under an RBF kernel.
-
-Over a grid that kernel is a product over the inputs, s^2 R_1 (x) ... (x) R_D, and so is its Cholesky factor:
+Where inducing inputs and rows are on grids, under an RBF kernel, the kernel is a product over the inputs,
+s^2 R_1 (x) ... (x) R_D, and so is its Cholesky factor:
     A = L^-1 k(Z, X) = s A_1 (x) ... (x) A_D,   A_d = L_d^-1 C_d,   R_d = L_d L_d^T,
     mean = s (A_1 (x) ... (x) A_D)^T v,   var = s^2 (1 - prod_d |a_d|^2),
-with R_d, C_d among the coordinates of one input: small products where the plain form has one with A. Jitter
-stands on each factor, R_d + jitter / (D s^2) I: to first order the diagonal of the whole grows by jitter,
-with one input exactly.
+with R_d, C_d between the coordinates of one input: small products where the plain form has one with A. Each
+factor gets jitter, R_d + jitter / (D s^2) I: to first order the diagonal of the whole grows by jitter, with
+one input exactly.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Priors of hyperparameters as densities of their logarithms: what SGPMC samples, and what variational
-methods add to their bounds."""
+methods add to their bounds.
+"""
 
 from __future__ import annotations
 
