@@ -25,7 +25,7 @@ KMEANS_ROWS_PER_CENTRE = 100  # k-means sees at most this many random rows per i
 
 
 def kmeans(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
-    """k-means centres of (a random subset of) the rows of X, started from random rows."""
+    """Return k-means centres of (a random subset of) the rows of X, started from random rows."""
     from scipy.cluster.vq import kmeans2
 
     if not X.shape[1]:
@@ -39,7 +39,7 @@ def kmeans(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
 
 
 def grid(X: np.ndarray, count: int) -> np.ndarray:
-    """An even grid (count, D) over the range of each column of X; ValueError unless count is k^D."""
+    """Return an even grid (count, D) over the range of each column of X; count must be k^D."""
     k, D = round(count ** (1.0 / max(X.shape[1], 1))), X.shape[1]
     if k**D != count or k < 2:
         raise ValueError(f"{count} points make no grid in {D} dimensions")
@@ -48,17 +48,17 @@ def grid(X: np.ndarray, count: int) -> np.ndarray:
 
 
 def count_inducing(asked: float, rows: int) -> int:
-    """Inducing points asked for; a number below 1 is a share of the training rows."""
+    """Return the number of inducing points; a number below 1 is a share of the training rows."""
     return max(1, round(asked * rows)) if asked < 1 else int(asked)
 
 
 def padded(X: np.ndarray, count: int, rng: np.random.RandomState) -> np.ndarray:
-    """All rows of X, filled up with standard normal rows to `count`, as the released IWVI code does."""
+    """Return all rows of X, padded with standard normal rows to `count`, as in the released IWVI code."""
     return np.concatenate([X, rng.randn(count - len(X), X.shape[1])])
 
 
 def principal_axes(H: np.ndarray, count: int) -> np.ndarray:
-    """The first `count` principal axes of H as columns (D, count); zeros where there are fewer rows."""
+    """Return the first `count` principal axes of H as columns (D, count); zeros if there are fewer rows."""
     centred = H - H.mean(0)
     if min(H.shape) > MANY_COLUMNS:
         Vt = np.linalg.eigh(centred.T @ centred)[1].T[::-1]
@@ -71,14 +71,13 @@ def principal_axes(H: np.ndarray, count: int) -> np.ndarray:
 
 
 def principal_scales(Y: np.ndarray, count: int) -> np.ndarray:
-    """Principal axes of Y, each times its standard deviation (D, count): P with P P^T near Y's covariance."""
+    """Return principal axes of Y times their standard deviations, P (D, count): P P^T is near cov(Y)."""
     axes = principal_axes(Y, count)
     return axes * (Y @ axes).std(0)
 
 
 def median_distance(H: np.ndarray) -> float:
-    """The median distance between two of (at most DISTANCE_ROWS evenly chosen) rows of H; 1 where all are one
-    point."""
+    """Return the median distance between rows of H, at most DISTANCE_ROWS; 1 if all rows are equal."""
     from scipy.spatial.distance import pdist
 
     rows = np.unique(np.linspace(0, len(H) - 1, DISTANCE_ROWS).astype(int))
@@ -88,8 +87,10 @@ def median_distance(H: np.ndarray) -> float:
 
 
 def residual_scores(X: np.ndarray, Y: np.ndarray, count: int) -> np.ndarray:
-    """What a linear model leaves of Y, as `count` uncorrelated columns of unit variance (N, count); zeros
-    where Y has fewer dimensions. A first guess of latent variables."""
+    """Return initial latent variables (N, count) from the residuals of a linear model of Y.
+
+    They are uncorrelated columns of unit variance, and zeros where Y has fewer dimensions.
+    """
     F = np.hstack([X, np.ones((len(X), 1))])
     left = Y - F @ np.linalg.lstsq(F, Y, rcond=None)[0]
     scores = left @ principal_axes(left, min(count, Y.shape[1]))
@@ -102,7 +103,7 @@ def residual_scores(X: np.ndarray, Y: np.ndarray, count: int) -> np.ndarray:
 def output_mixing(
     settings: Mapping[str, Any], Y: np.ndarray, image: Sequence[int] | None, gps: int
 ) -> np.ndarray:
-    """P (outputs, gps) of the last layer: scaled axes of Y (N, outputs), or of a kernel on the pixels."""
+    """Return P (outputs, gps) of the last layer: scaled axes of Y (N, outputs) or of a pixel kernel."""
     if settings["output_mixing"] == "principal":
         return principal_scales(Y, gps)
     if not image:

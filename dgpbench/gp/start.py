@@ -40,7 +40,7 @@ WARPS = {layer.kind: layer for layer in (WarpLayer, AlignLayer)}
 
 
 def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
-    """The static structure that a config and the shapes of its parameters imply."""
+    """Return the static structure that a config and the shapes of its parameters imply."""
     kinds = cfg["model"]["layers"]
     layers: list = []
     for i in reversed(range(len(kinds))):
@@ -70,12 +70,12 @@ def structure(cfg: dict, values: dict[str, np.ndarray]) -> DeepGP:
 
 
 def layer_settings(model: dict, index: int | None) -> dict:
-    """The model's settings with those of one layer on top; what an older config lacks has its default."""
+    """Return the model's settings overridden by those of one layer; older configs get later defaults."""
     return later_defaults("model") | model | model["layer_overrides"].get(str(index), {})
 
 
 def layer_kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
-    """The layer's kernel; noise between layers is white noise in the inner kernels."""
+    """Return the layer's kernel; noise between layers is white noise in the inner kernels."""
     try:
         kernel = kernels.parse(settings["kernel"], dim_in, bool(settings["ard"]))
     except KernelError as error:
@@ -85,7 +85,7 @@ def layer_kernel(settings: dict, dim_in: int, inner: bool) -> Kernel:
 
 @dataclass
 class Start:
-    """What is built layer by layer: the inputs as they stand at this depth, and what is decided so far."""
+    """State of building a model layer by layer: the inputs at this depth, and all values so far."""
 
     X: np.ndarray  # N, D: inputs of the model
     Y: np.ndarray  # N, P
@@ -108,8 +108,8 @@ class Start:
         self.maps.append(step)
 
     def inducing(self, M: int, places: str) -> np.ndarray:
-        """M points of this layer's input space: centres or a grid of the inputs, carried through the layers
-        before."""
+        """Return M points of this layer's input space: centres or a grid of the inputs, carried through the
+        layers below."""
         if M not in self.centres:
             self.centres[M] = self._grid(M) if places == "grid" else self._centres(M)
         Z = self.centres[M].copy()
@@ -140,10 +140,10 @@ def build(
     num_data: int | None = None,
     likelihood: Likelihood | None = None,
 ) -> tuple[DeepGP, dict[str, np.ndarray], set, list]:
-    """Structure, constrained initial values, names that are not trained, and notes for the user.
+    """Return structure, constrained initial values, names that are not trained, and notes for the user.
 
     X (N, D), Y (N, P) are the training data, or a random sample of `num_data` rows when there are very many.
-    `likelihood` is what `likelihoods.choose` gave for them; None: Gaussian.
+    `likelihood` comes from `likelihoods.choose`; the default is Gaussian.
     """
     model = layer_settings(cfg["model"], None)
     X = X if model["use_inputs"] else X[:, :0]
@@ -278,7 +278,7 @@ def _start_warp(start: Start, i: int, kind: str, settings: dict) -> None:
 
 
 def _width(settings: dict, start: Start, released: bool) -> int:
-    """The width asked for, else that of the inputs and the latents so far (released: of the inputs alone)."""
+    """Return the configured width, else that of inputs and latents so far (released: of the inputs alone)."""
     if settings["width"]:
         return int(settings["width"])
     natural = start.X.shape[1] + (0 if released else start.latents)
@@ -286,7 +286,7 @@ def _width(settings: dict, start: Start, released: bool) -> int:
 
 
 def _scales(start: Start, settings: dict, last: bool) -> tuple[float, float]:
-    """First kernel variance and lengthscale of a layer; of the last one also the noise, under start=data."""
+    """Return initial kernel variance and lengthscale; under start=data also set the last layer's noise."""
     if settings["start"] != "data":
         wanted = settings["lengthscale"]
         return settings["kernel_variance"], math.sqrt(start.H.shape[1]) if wanted == "sqrt_dim" else wanted
@@ -303,7 +303,7 @@ def _scales(start: Start, settings: dict, last: bool) -> tuple[float, float]:
 
 
 def _best_last(start: Start, noise: float, layer: GPLayer, name: str) -> None:
-    """The best q(u) of the last layer, and the noise that goes with it."""
+    """Set the best q(u) of the last layer, and the noise that belongs to it."""
     values, own = start.values, scope(start.values, name)
     q_mu, q_sqrt, noise = best_posterior(layer, own, noise, start.H, start.Y, start.num_data)
     values |= {f"{name}/q_mu": q_mu, f"{name}/q_sqrt": q_sqrt, "likelihood/variance": np.asarray(noise)}
@@ -318,14 +318,14 @@ def _check_stackable(kernel: Kernel) -> None:
 
 
 def _each(value: np.ndarray, outputs: int) -> np.ndarray:
-    """The same value for each output, along a first axis."""
+    """Repeat a value for each output, along a first axis."""
     return np.repeat(np.asarray(value)[None], outputs, 0)
 
 
 def _mean_function(
     wanted: str, H: np.ndarray, dim_out: int, released: bool = False
 ) -> tuple[str, np.ndarray | None]:
-    """Kind of an inner mean function and the map W (None: identity) that carries points to the next layer.
+    """Return the kind of an inner mean function and the map W (None: identity) to the next layer.
 
     Identity where the width stays (as a W of its own if it is trained); PCA where it shrinks (released: the
     first inputs, so that a latent variable, which comes last, is dropped); identity padded with zeros where
@@ -348,7 +348,7 @@ def _mean_function(
 
 
 def _hold_noise(start: Start) -> None:
-    """Keep a Gaussian likelihood's variance where it starts."""
+    """Fix a Gaussian likelihood's variance at its initial value."""
     if not isinstance(start.likelihood, Gaussian):
         raise UserError(
             f"model.likelihood_variance_trainable=false is for Gaussian noise, not {start.likelihood.name}"

@@ -95,7 +95,7 @@ class Model(Protocol):
 
 
 def create(cfg: dict) -> Model:
-    """The model that `cfg["model"]["_target_"]` names, built with the whole config."""
+    """Build the model that `cfg["model"]["_target_"]` names from the whole config."""
     plugins.declare("kernel", cfg["model"].get("kernels", {}))
     target = cfg["model"]["_target_"]
     model = _built(load_class("model._target_", target), target, cfg)
@@ -107,7 +107,7 @@ def create(cfg: dict) -> Model:
 
 
 def _built(kind: type, target: str, cfg: dict) -> Model:
-    """kind(cfg); UserError, with the line of the user's file, where that fails."""
+    """Return kind(cfg); if that fails, raise UserError with the line of the user's file."""
     try:
         inspect.signature(kind).bind(cfg)
     except TypeError:
@@ -129,5 +129,5 @@ def _built(kind: type, target: str, cfg: dict) -> Model:
 
 
 def check_task(model: Model, name: str, split: Split) -> None:
-    """UserError where a model says that the split's task is not its own."""
+    """Raise UserError if the split's task is none of the model's."""
     check_tasks(getattr(model, "tasks", ANY), name, split)

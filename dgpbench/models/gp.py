@@ -58,13 +58,13 @@ class GPModel:
 
     @property
     def discrete(self) -> bool:
-        """Whether y takes separate values."""
+        """Whether y is discrete."""
         return self.model is not None and self.model.likelihood.discrete
 
     # ---- training ------------------------------------------------------------------------------------
 
     def start(self, split, seed: int) -> str:
-        """Choose structure and initial values; returns one line about them for the user."""
+        """Choose structure and initial values; return one line about them for the user."""
         X, Y = _sample_rows(split, seed)
         likelihood = likelihoods.choose(self.cfg, split)
         model, values, fixed, notes = self.build(split, X, Y, seed, likelihood)
@@ -80,15 +80,15 @@ class GPModel:
         return f"{about}, {count:,} parameters"
 
     def build(self, split, X: np.ndarray, Y: np.ndarray, seed: int, likelihood) -> tuple:
-        """Structure, initial values, names that are not trained, and notes, from rows X, Y of the split."""
+        """Return structure, initial values, names that are not trained, and notes, from rows X, Y."""
         return start.build(self.cfg, X, Y, seed, split.n_train, likelihood)
 
     def structure(self, values: dict[str, np.ndarray]) -> DeepGP:
-        """The structure of a stored run."""
+        """Return the structure of a stored run."""
         return start.structure(self.cfg, values)
 
     def make_bound(self, model: DeepGP) -> Bound:
-        """What is maximised."""
+        """Return the objective that training maximises."""
         return self.method.bound(model)
 
     def fit(self, split, run: RunContext) -> TrainResult:
@@ -163,7 +163,7 @@ class GPModel:
         self.load_parameters(trainer.values() | draws)
 
     def _test_loglik(self, trainer: Trainer, split, seed: int, steps: int) -> float:
-        """The test log-likelihood as training stands, for its trace."""
+        """Return the current test log-likelihood for the trace of the training."""
         self._take_over(trainer, steps)
         samples = self.cfg["protocol"]["test_samples"]
         return mean_loglik(self.predict, split, samples, seed, self.log_density)
@@ -181,15 +181,17 @@ class GPModel:
     # ---- prediction ----------------------------------------------------------------------------------
 
     def predict(self, X: np.ndarray, samples: int, seed: int) -> Predictive:
-        """The likelihood's prediction, averaged over the posterior: mixture, probabilities or draws."""
+        """Return the prediction averaged over the posterior: a mixture, probabilities or draws."""
         predict = partial(prediction.predict, members=len(self._members), common=self.common_noise)
         seed = self.cfg["seed"] if self.common_noise else seed
         each = self._for_members(predict, samples, seed, self._inputs(X))
         return each[0] if len(each) == 1 else pooled(each)
 
     def log_density(self, X: np.ndarray, Y: np.ndarray, samples: int, seed: int) -> np.ndarray | None:
-        """log p(y | x) better than from what `predict` gives, as the logs of terms (S, N) whose mean it is;
-        None where that is as good, or there is no other way."""
+        """Return the logs of terms (S, N) whose mean is p(y | x).
+
+        Return None where `predict` gives the density as precisely, or where there is no other way.
+        """
         if hasattr(self.model.likelihood, "probs"):
             return None
         density = partial(prediction.log_density, members=len(self._members))
@@ -202,7 +204,7 @@ class GPModel:
         return np.concatenate(self._for_members(density, samples, seed, self._inputs(X), Y))
 
     def _for_members(self, function, samples: int, seed: int, *arrays) -> list:
-        """function(bound, prepared, *arrays, samples, seed) of each member, the samples shared out evenly."""
+        """Call function(bound, prepared, *arrays, share, seed) for each member; each has an equal share."""
         share = -(-samples // len(self._members))
         seeds = [seed, *(_member_seed(seed, i) for i in range(1, len(self._members)))]
         pairs = zip(self._members, seeds, strict=True)
@@ -212,7 +214,7 @@ class GPModel:
     def posterior_latents(
         self, X: np.ndarray, Y: np.ndarray | None, samples: int, seed: int, rows: np.ndarray | None = None
     ) -> np.ndarray:
-        """Draws (S, N, dim) of w given x and y: K draws of q(w), one chosen by its importance weight (5.2.4).
+        """Draw w (S, N, dim) given x and y: one of K draws of q(w), chosen by importance weight (5.2.4).
 
         Scaled X (N, D), Y (N, P). Where q(w) has parameters for each row, `rows` names the training rows.
         """
@@ -244,7 +246,7 @@ class GPModel:
         return np.concatenate(draws)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Constrained values by name, `jitter`, and below `draws/` the kept draws of a sampler."""
+        """Return constrained values by name, `jitter`, and the stored draws of a sampler below `draws/`."""
         return self.values
 
     def load_parameters(self, values: dict[str, np.ndarray]) -> None:
@@ -257,7 +259,7 @@ class GPModel:
         self._members = self._prepared(count, self.cfg["seed"])
 
     def _prepared(self, count: int, seed: int) -> list:
-        """What `prepare` makes of so many parameter sets of the posterior."""
+        """Return the prepared form of `count` parameter sets of the posterior."""
         draws, members = scope(self.values, "draws"), []
         with tf.device(self.device):
             values, jitter = self.point()
@@ -268,19 +270,21 @@ class GPModel:
         return members
 
     def point(self) -> tuple[dict, tf.Tensor]:
-        """Parameters as tensors, kept draws left out, and the jitter."""
+        """Return the parameters as tensors, without stored draws, and the jitter."""
         values = {name: tf.constant(v) for name, v in self.values.items() if not name.startswith("draws/")}
         return values, values.pop("jitter")
 
     def posterior_parts(self, count: int, seed: int) -> list[dict]:
-        """Prepared layers by name for `count` draws of the posterior; the same ones over again where q has
-        nothing, or no more, to draw."""
+        """Return prepared layers by name for `count` draws of the posterior.
+
+        Layers repeat where q is not drawn, or where there are fewer stored draws.
+        """
         drawn = self.bound.draws > 1 and not scope(self.values, "draws")
         members = self._prepared(count, seed) if drawn else self._members
         return [self.bound.layers(members[i % len(members)]) for i in range(count)]
 
     def inside(self, split, seed: int) -> dict[str, float]:
-        """Metrics of the model itself: its bound and its layers' variances."""
+        """Return metrics of the model itself: its bound and its layers' variances."""
         return inside.metrics(self, split, seed)
 
 
@@ -289,7 +293,7 @@ def _member_seed(seed: int, index: int) -> int:
 
 
 def _sample_rows(split, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Training rows for the initial values: all of them, or a random sample of very many."""
+    """Return the training rows for the initial values, at most INIT_ROWS random ones."""
     if split.n_train <= INIT_ROWS:
         return split.X_train, split.Y_train
     if split.n_train > EXPLICIT_LIMIT:
