@@ -34,8 +34,10 @@ from dgpbench.inference.hyperpriors import Prior, penalty_of
 
 @dataclass(frozen=True)
 class VI(Bound):
-    """Mean-field q(u) and, where there are latent variables, q(w) = N(a, b^2). With `priors`, by
-    parameter, log p(theta) is added: the best theta is a mode of its logarithm."""
+    """Mean-field q(u) and, with latent variables, q(w) = N(a, b^2).
+
+    `priors`, by parameter, add log p(theta): the best theta is then a mode of its logarithm.
+    """
 
     priors: tuple[tuple[str, Prior], ...] = field(default=(), kw_only=True)
 
@@ -52,8 +54,10 @@ class VI(Bound):
         return ell[0] - sum(latent.kl_from_prior(a, b) for a, b in q)
 
     def weighted_latents(self, prepared, X, Y, noise, start) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """w (dim, K, C) of each latent layer and log exp(L_n^k) p(w^k) / q(w^k) (K, C), for resampling
-        (5.2.4); K is 1 here."""
+        """Return w (dim, K, C) of each latent layer and log exp(L_n^k) p(w^k) / q(w^k) (K, C).
+
+        They serve resampling (5.2.4); K is 1 here.
+        """
         return self._weighted(prepared, X, Y, noise, start, True)
 
     def _weighted(self, prepared, X, Y, noise, start, joint: bool):
@@ -65,18 +69,18 @@ class VI(Bound):
 
     @property
     def importance(self) -> int:
-        """K, the samples of w inside the logarithm."""
+        """K, the number of samples of w inside the logarithm."""
         return 1
 
     def latent_posteriors(self, prepared, X, Y, start) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """a, b (dim, C) of q(w) in each latent layer."""
+        """Return a, b (dim, C) of q(w) in each latent layer."""
         seen = self.model.likelihood.encode(Y)
         layers = [(self.model.layers[i], prepared[f"layer{i}"]) for i in self.model.latent]
         pairs = [layer.posterior(batch, X, seen, start) for layer, batch in layers]
         return [(tf.tile(a, (1, self.samples)), tf.tile(b, (1, self.samples))) for a, b in pairs]
 
     def latent_draws(self, q, noise: tf.Tensor) -> list[tf.Tensor]:
-        """w = a + b eps (dim, K, C) in each latent layer."""
+        """Return w = a + b eps (dim, K, C) in each latent layer."""
         draws = []
         for i, (a, b) in zip(self.model.latent, q, strict=True):
             eps = tf.reshape(noise[self.model.noise_rows(i)], (a.shape[0], self.importance, -1))
@@ -85,7 +89,7 @@ class VI(Bound):
 
 
 def log_ratio(w, q) -> tf.Tensor:
-    """log p(w) / q(w) over all latent layers: (K, C)."""
+    """Return log p(w) / q(w) over all latent layers: (K, C)."""
     once = [tf.identity(v) for v in w]  # at most two gradients to add for any tensor (kernels)
     return sum(latent.log_prior(v) - latent.log_q(v, a, b) for v, (a, b) in zip(once, q, strict=True))
 
@@ -105,7 +109,7 @@ class DirectVI(VI):
     whitened = False
 
     def initial(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The start of a whitened q in these coordinates: the same distribution."""
+        """Return the whitened start in these coordinates: the same distribution."""
         out = dict(values)
         for i in self.model.gps:
             p = {name: tf.constant(v) for name, v in scope(values, f"layer{i}").items()}
@@ -171,7 +175,7 @@ class IWVI(VI):
         return self._dreg if self.dreg else None
 
     def _dreg(self, prepared, X, Y, noise, start, weight):
-        """Value and gradient of the weighted sum of terms: Tucker et al. (2019), eq. 8.
+        """Return value and gradient of the weighted sum of terms: Tucker et al. (2019), eq. 8.
 
         The gradient in the parameters of q is sum_k v_k^2 d(log weight_k)/dw_k dw_k/dphi, with v_k the
         normalised weights and the density q held fixed; all others keep their ordinary gradient.
@@ -197,7 +201,7 @@ class IWVI(VI):
         return value, tf.nest.map_structure(tf.add, ordinary, through)
 
 
-CHECK_NATS = 0.01  # of change by doubling the nodes, per point: more is told
+CHECK_NATS = 0.01  # change per point by doubling the nodes above which a note is given
 
 
 @dataclass(frozen=True)
@@ -209,7 +213,7 @@ class Optimal(VI):
 
     @property
     def importance(self) -> int:
-        """Nodes in all dimensions together."""
+        """Number of nodes in all dimensions together."""
         return self.nodes**self.dim
 
     @property
@@ -229,14 +233,14 @@ class Optimal(VI):
         return tf.reduce_logsumexp(log_weight, 0)
 
     def weighted_latents(self, prepared, X, Y, noise, start) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """The nodes (dim, K, C) and the logs of what each adds to the integral (K, C)."""
+        """Return the nodes (dim, K, C) and the logs of their contributions to the integral (K, C)."""
         Xs, Ys = tf.tile(X, (1, self.samples)), tf.tile(Y, (1, self.samples))
         nodes, log_weight = self._place(prepared, Xs, Ys, noise)
         ell = expected_log_likelihood(self.model, prepared, Xs, Ys, noise, [nodes], self.importance)
         return [nodes], log_weight + ell
 
     def _place(self, prepared, X, Y, noise) -> tuple[tf.Tensor, tf.Tensor]:
-        """Nodes (dim, K, C) and log weights with the prior's density in them (K, C)."""
+        """Return nodes (dim, K, C) and log weights (K, C) that include the prior's density."""
         K, C = self.importance, X.shape[1]
         if self.rule == "hermite":
             nodes, log_weight = quadrature.hermite(self.nodes, self.dim)
@@ -258,7 +262,7 @@ class Optimal(VI):
         return w, tf.stop_gradient(log_weight) + latent.log_prior(w)
 
     def checks(self, prepared, X, Y, seed: int) -> tuple[dict[str, dict[str, float]], list[str]]:
-        """The change of a point's bound when its nodes are doubled: mean and largest, in nats."""
+        """Return mean and largest change of a point's bound, in nats, when its nodes are doubled."""
         noise = tf.constant(np.random.RandomState(seed).randn(self.model.noise_dim, X.shape[1]))
         once, twice = (
             replace(self, samples=1, nodes=nodes).terms(prepared, X, Y, noise, tf.constant(0)).numpy()

@@ -31,7 +31,7 @@ PREDICTIVE_DRAWS = 50  # of all inducing outputs, over which predictions average
 
 @dataclass(frozen=True)
 class Drawn(Bound):
-    """A subclass has `draw`. `samples` draws of a step are averaged; prediction prepares one at a time."""
+    """Subclasses implement `draw`. A step averages `samples` draws; prediction prepares one at a time."""
 
     @property
     def draws(self) -> int:  # type: ignore[override]  # depends on the depth here
@@ -42,7 +42,7 @@ class Drawn(Bound):
         return sum(layer.output_dim * layer.num_inducing**2 for layer in self.model.layers)
 
     def draw(self, values, numerics: Numerics, key) -> tuple[dict[str, Any], dict[int, tf.Tensor]]:
-        """The prepared layers by name, inner ones given their drawn u, and each KL given those below."""
+        """Return the prepared layers by name, inner ones given their drawn u, and each KL."""
         raise NotImplementedError
 
     def prepare(self, values, numerics: Numerics, key=None, rows=None) -> tuple[Any, dict]:
@@ -75,17 +75,17 @@ class Drawn(Bound):
 
 
 def stream(key: tf.Tensor, index: int) -> tf.Tensor:
-    """A key of its own for each index."""
+    """Return a separate key for each index."""
     return tf.random.experimental.stateless_fold_in(key, index)
 
 
 def normals(key: tf.Tensor, shape: tuple[int, ...], dtype) -> tf.Tensor:
-    """Standard normals; the same ones in every precision."""
+    """Return standard normals, the same in every precision."""
     return tf.cast(tf.random.stateless_normal(shape, key, dtype=tf.float32, alg="philox"), dtype)
 
 
 def fan_out(value: tf.Tensor, count: int) -> list[tf.Tensor]:
-    """So many copies, whose gradients are added in pairs: the sum of more depends on their order."""
+    """Return `count` copies whose gradients are added in pairs: the sum of more depends on their order."""
     copies = []
     for _ in range(count - 1):
         copies.append(tf.identity(value))
@@ -94,9 +94,9 @@ def fan_out(value: tf.Tensor, count: int) -> list[tf.Tensor]:
 
 
 class DrawnMethod(AdamMethod):
-    """What these methods share: Adam, and models of GP layers."""
+    """Base class of these methods: Adam, and models of GP layers."""
 
-    own_kernels: ClassVar[bool] = False  # whether it takes layers with a kernel for each output
+    own_kernels: ClassVar[bool] = False  # whether layers may have a kernel for each output
 
     def refuses(self, model: Mapping[str, Any], likelihood: str) -> str | None:
         own = self.settings["name"]

@@ -38,7 +38,7 @@ ZERO = tf.UnconnectedGradients.ZERO
 def lower_bound(
     bound: Bound, raw: Mapping[str, tf.Tensor], X, Y, noise, *, num_data, jitter=1e-6, rows=None, key=None
 ) -> tf.Tensor:
-    """The bound from one draw of its noise, without any of the tricks below.
+    """Return the bound from one draw of its noise, by its definition.
 
     X (D, B), Y (P, B), noise (noise_dim, K S B): sample (k, s) of point b stands in column (k S + s) B + b.
     `rows` (B,) are the training rows, where q(w) has parameters for each; `key` (2,) seeds a bound that draws
@@ -54,7 +54,7 @@ def lower_bound(
 
 
 def batch_term(bound: Bound) -> Callable:
-    """Value and gradient of the weighted sum of terms with respect to what `prepare` made."""
+    """Return a function for the weighted sum of terms and its gradient in the prepared part."""
 
     def value_and_gradient(prepared, X, Y, noise, start, weight):
         with tf.GradientTape() as tape:
@@ -67,7 +67,7 @@ def batch_term(bound: Bound) -> Callable:
 
 
 def _checked(bound: Bound, terms: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-    """The terms, or a TypeError where there is not one for each column and repetition."""
+    """Return the terms; raise TypeError unless there is one for each column and repetition."""
     shape = getattr(terms, "shape", None)
     if shape is None or tuple(shape) != (wanted := (bound.repeats * X.shape[1],)):
         raise TypeError(f"terms of a bound must have shape {wanted}, got {shape}{place_of(bound)}")
@@ -86,7 +86,7 @@ def value_and_gradients(
     key: tf.Tensor | None = None,
     rows: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, Gradients, Pairs]:
-    """The bound, its gradient for `trainable`, and for each natural layer the data part of (dL/dm, dL/dS).
+    """Return the bound, its gradient for `trainable`, and the data part of (dL/dm, dL/dS) of natural layers.
 
     The layers in `numerics.natural` keep their KL out of the gradients of their q: its contribution to a
     natural-gradient step is known in closed form. `chunks` are (X, Y, noise, start) column blocks, `term` is
@@ -122,7 +122,7 @@ def value_and_gradients(
 
 
 def whole_term(objective: Whole) -> Callable:
-    """Value and gradient of an objective in one piece, for values as they are trained."""
+    """Return a function for the value and gradient of a whole objective in its unconstrained values."""
 
     def value_and_gradient(raw, X, Y, noise, scale):
         X, Y = (tf.tile(A, (1, objective.samples)) for A in (X, Y))

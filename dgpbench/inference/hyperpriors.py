@@ -25,7 +25,7 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 
 def log_prior(prior: Prior, t: tf.Tensor) -> tf.Tensor:
-    """log density of t = log theta, summed over its entries: that of theta times the Jacobian theta."""
+    """Return the log density of t = log theta, summed over its entries, including the Jacobian theta."""
     family, arguments = prior
     t, more = tf.identity(t), tf.identity(t)
     if family == "lognormal":
@@ -42,13 +42,13 @@ def log_prior(prior: Prior, t: tf.Tensor) -> tf.Tensor:
 
 
 def penalty_of(priors: tuple[tuple[str, Prior], ...], values) -> dict[int, tf.Tensor]:
-    """-log p(theta) of log theta, as a part of `Bound.penalty`; nothing without priors."""
+    """Return -log p(theta) of log theta, as a part of `Bound.penalty`; empty without priors."""
     each = [log_prior(prior, tf.math.log(values[name])) for name, prior in priors]
     return {HYPER: -sum(each[1:], each[0])} if each else {}
 
 
 def priors_of(priors: Mapping[str, list], model: DeepGP) -> tuple[tuple[str, Prior], ...]:
-    """Priors of a config by parameter; UserError for one that the model has no parameter for.
+    """Return the priors of a config by parameter; raise UserError if the model has no such parameter.
 
     White noise in the kernel of an inner layer is the noise between layers (model.inner_noise), and has none.
     """

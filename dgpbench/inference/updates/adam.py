@@ -49,19 +49,21 @@ def adam_ascent(var: tf.Variable, m: tf.Variable, v: tf.Variable, gradient, rate
 
 
 def all_there(values):
-    """The same values, each available only when all are: an assignment that ran as soon as its own value was
-    known was seen to overtake another operation's read of the variable."""
+    """Return the same values, each available only when all are.
+
+    Otherwise an assignment may run before another operation reads the variable.
+    """
     with tf.control_dependencies(tf.nest.flatten(values)):
         return tf.nest.map_structure(tf.identity, values)
 
 
 def adam_slots(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Adam's two moments of every parameter."""
+    """Return the shapes of Adam's two moments of every parameter."""
     return {f"{slot}/{name}": shape for name, shape in shapes.items() for slot in ("m", "v")}
 
 
 def adam_step(oracle: Oracle, gradients: Mapping[str, tf.Tensor], step: tf.Tensor) -> None:
-    """Move the parameters that have gradients, in place."""
+    """Update the parameters that have gradients, in place."""
     rate = learning_rate(oracle.rates, step)
     for name, gradient in gradients.items():
         m, v = oracle.slots[f"m/{name}"], oracle.slots[f"v/{name}"]
@@ -105,5 +107,5 @@ class GradientAscent(Update):
 
 
 def without(names: Sequence[str], moved: Sequence[str]) -> list[str]:
-    """The names that nothing else moves."""
+    """Return `names` without `moved`."""
     return [name for name in names if name not in moved]
