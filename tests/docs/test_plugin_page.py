@@ -25,7 +25,7 @@ def test_the_commands(tmp_path):
     assert record["metrics"]["test_mae"] == pytest.approx(error, rel=1e-6)
     assert docs_page.run(compare, tmp_path).count("3/3") == 2
     for arguments in others:
-        docs_page.run([*arguments, "budget.steps=20"], tmp_path)
+        docs_page.run(arguments, tmp_path)
     *_, likelihood, kernel = docs_page.records(tmp_path)
     assert likelihood["config"]["likelihood"]["name"] == "laplace"
     assert kernel["config"]["model"]["kernel"] == "spectral_mixture+linear"
