@@ -25,13 +25,6 @@ def ran(folder: Path, *words: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
-def test_docs_show_the_examples():
-    page = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
-    files = [path for path in EXAMPLES.rglob("*") if path.suffix in (".py", ".yaml")]
-    assert len(files) == 5
-    assert [path.name for path in files if path.read_text(encoding="utf-8").strip() not in page] == []
-
-
 @pytest.mark.slow
 def test_likelihood_and_kernel_run_and_name_their_code(folder):
     own = ["likelihood=laplace", "model.kernel=spectral_mixture+linear", "model=sgp", "dataset=step"]

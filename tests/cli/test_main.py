@@ -36,7 +36,10 @@ def stand_in(monkeypatch, tmp_path):
         reporter.update(50, -123.456, 80.0, 65.0)
         if state.error:
             raise state.error
-        record = {"status": state.status, "reason": state.reason, "metrics": METRICS}
+        seconds = dict.fromkeys(("training_seconds", "evaluate_seconds", "wall_seconds"))
+        record = SimpleNamespace(
+            status=state.status, reason=state.reason, metrics=METRICS, done=state.status == "done", **seconds
+        )
         return SimpleNamespace(record=record, path=Path("results/x/record.json")), state.before
 
     module.run_unit = run_unit

@@ -1,6 +1,7 @@
 """The reporter: plain lines at a modest rate, a live line on a terminal."""
 
 import io
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -62,6 +63,12 @@ def test_evaluation_has_a_line_where_it_takes_long(monkeypatch):
     assert "evaluating  0/50 test rows" in err.getvalue() and live._bar is None
 
 
+def record_of(metrics, training=None, evaluation=None, whole=None):
+    return SimpleNamespace(
+        metrics=metrics, training_seconds=training, evaluate_seconds=evaluation, wall_seconds=whole
+    )
+
+
 def test_quiet():
     report, out, err = reporter(-1)
     report.plan([("a", "b")])
@@ -69,7 +76,7 @@ def test_quiet():
     report.start(10, None)
     report.update(1, 1.0, 1.0, None)
     report.stop()
-    report.result({"status": "done", "metrics": {"test_rmse": 1.5}}, "here")
+    report.result(record_of({"test_rmse": 1.5}), "here")
     assert err.getvalue() == "" and "1.5000" in out.getvalue() and "record: here" in out.getvalue()
 
 
@@ -90,14 +97,9 @@ def test_metric_rows_pair_the_units():
 
 
 def test_times_of_training_and_evaluation_are_told_apart():
-    record = {
-        "metrics": {"test_loglik": -1.0},
-        "training": {"seconds": 12.345},
-        "evaluate_seconds": 1.25,
-        "wall_seconds": 15.8,
-    }
+    record = record_of({"test_loglik": -1.0}, 12.345, 1.25, 15.8)
     assert progress.times(record) == "training 12.3 s, evaluation 1.25 s, in all 15.8 s"
-    assert progress.times({"training": {}, "evaluate_seconds": None, "wall_seconds": 0.5}) == "in all 0.5 s"
+    assert progress.times(record_of({}, None, None, 0.5)) == "in all 0.5 s"
     report, out, _ = reporter()
     report.result(record, "x/record.json")
     lines = out.getvalue().splitlines()

@@ -11,7 +11,7 @@ from dgpbench.data.readers.source_formats import READERS, TOGETHER
 from dgpbench.errors import UserError
 
 THESIS = """challenger 23 4; fertility 100 9; concreteslump 103 7; autos 159 25; servo 167 4; breastcancer
-194 33; machine 209 7; yacht_log 308 6; autompg 392 7; boston 506 13; forest 517 12; stock 536 11;
+194 33; machine 209 7; yacht 308 6; autompg 392 7; boston 506 13; forest 517 12; stock 536 11;
 pendulum 630 9; energy 768 8; concrete 1030 8; solar 1066 10; airfoil 1503 5; winered 1599 11;
 gas 2565 128; skillcraft 3338 19; sml 4137 26; winewhite 4898 11; parkinsons 5875 20; kin8nm
 8192 8; pumadyn32nm 8192 32; power 9568 4; naval 11934 14; pol 15000 26; elevators 16599 18;
@@ -24,7 +24,7 @@ OTHERS = {
     "snelson1d",
     "csv",
     "openml",
-    "yacht",
+    "yacht_log",
     "dgp_letters",
     "bimodal",
     "heteroscedastic",

@@ -72,7 +72,7 @@ def check(tmp_path, name, *model):
     assert record["status"] == "done" or record["reason"]
     for value in record["metrics"].values():
         assert value is None or math.isfinite(value)
-    json.dumps(record, allow_nan=False)
+    json.dumps(dict(record), allow_nan=False)
     problems = []
     assert len(scan(tmp_path / "results")) == verify(tmp_path / "results", False, problems.append) == 1
     assert not problems

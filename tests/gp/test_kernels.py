@@ -1,6 +1,7 @@
 """Every kernel against GPflow or NumPy, in all its forms; their gradients; sums, products, chosen inputs."""
 
-from dataclasses import dataclass
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import gpflow
@@ -10,9 +11,8 @@ import tensorflow as tf
 
 from dgpbench.config.kernel_names import names
 from dgpbench.gp.kernels import parse
-from dgpbench.gp.kernels.base import Part, column
 from dgpbench.gp.kernels.compose import Product, with_white
-from dgpbench.gp.parameters import below, constrain, scope, unconstrain
+from dgpbench.gp.parameters import constrain, scope, unconstrain
 
 D, M, B = 3, 7, 11
 GPFLOW = {
@@ -297,22 +297,44 @@ def test_only_the_first_part_gets_the_variance():
     np.testing.assert_array_equal(initial["rbf/lengthscales"], np.full(D, 3.0))
 
 
-def test_the_kernel_of_the_guide_is_right():
-    """The class Laplace of the guide is complete: its own part of a product with another."""
-    pages = (path.read_text(encoding="utf-8") for path in (Path(__file__).parents[2] / "docs").glob("*.md"))
-    page = next(text for text in pages if "class Laplace(" in text)
-    names = {"np": np, "tf": tf, "dataclass": dataclass, "__name__": __name__}
-    names |= {"Part": Part, "column": column, "below": below, "scope": scope}
-    exec(next(b for b in page.split("```python\n") if "class Laplace(" in b).split("```")[0], names)
-    kernel = Product((names["Laplace"]("laplace", D), parse("rbf", D)))
+def _example(name):
+    path = Path(__file__).parents[2] / "examples" / "plugins" / f"{name}.py"
+    spec = spec_from_file_location(f"example_{name}", path)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_spectral_mixture_of_the_examples_is_right():
+    """As a part of a product with another kernel, against the formula by loops."""
+    kernel = Product((_example("spectral_mixture").SpectralMixture("mix", D), parse("rbf", D)))
     v, (Z, X) = _values(kernel), _points()
+    t = Z[:, None] - X[None]
+    mix = np.exp(-2.0 * np.pi**2 * ((t * v["mix/bandwidths"]) ** 2).sum(-1))
+    mix *= np.cos(2.0 * np.pi * (t * v["mix/frequencies"]).sum(-1))
+    rbf = np.exp(-0.5 * ((t / v["rbf/lengthscales"]) ** 2).sum(-1))
+    expected = v["mix/variance"] * v["rbf/variance"] * mix * rbf
     q = kernel.prepare(_tensors(v), tf.constant(Z))
-    gap = np.abs(Z[:, None] - X[None])
-    exponent = (gap / v["laplace/lengthscales"]).sum(-1) + 0.5 * ((gap / v["rbf/lengthscales"]) ** 2).sum(-1)
-    expected = v["laplace/variance"] * v["rbf/variance"] * np.exp(-exponent)
-    np.testing.assert_allclose(kernel.cross(q, tf.constant(X.T)), expected, rtol=1e-10)
-    np.testing.assert_allclose(kernel.cross_rows(q, tf.constant(X)), expected.T, rtol=1e-10)
+    np.testing.assert_allclose(kernel.cross(q, tf.constant(X.T)), expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(kernel.cross_rows(q, tf.constant(X)), expected.T, rtol=1e-9, atol=1e-12)
     same = tf.constant(Z.T[:, None, :])
     np.testing.assert_allclose(
         kernel.between(q, same, same, [[False]])[0], np.diag(kernel.gram(q)), rtol=1e-10
     )
+
+
+def test_the_laplace_likelihood_of_the_examples_is_right():
+    """Its closed expectation against quadrature, and its density integrates to one."""
+    likelihood = _example("laplace").Laplace()
+    p = {"scale": tf.constant(0.7, tf.float64)}
+    f, weights = np.polynomial.hermite_e.hermegauss(180)
+    for mean, sd, y in ((0.3, 0.5, 0.0), (-1.0, 2.0, 1.5), (0.2, 0.05, 0.25)):
+        terms = -np.abs(y - (mean + sd * f)) / 0.7 - np.log(1.4)
+        expected = (weights * terms).sum() / weights.sum()
+        args = [tf.constant([[a]], tf.float64) for a in (mean, sd**2, y)]
+        found = likelihood.variational_expectations(p, *args)
+        np.testing.assert_allclose(found, [expected], atol=3e-3)  # quadrature of a function with a kink
+    grid = np.linspace(-20.0, 20.0, 200_001)
+    density = np.exp(likelihood.log_prob(p, tf.constant(0.4, tf.float64), tf.constant(grid)))
+    assert density.sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=1e-6)
