@@ -229,17 +229,14 @@ DATA = {
 }
 
 
-MINUTES = (  # models with many methods, each of which is compiled
-    *("alignment", "cde", "dgp2", "dgp3", "dgp4", "dgp5", "gp", "gp_gp", "gp_gp_gp", "gp_lv_gp"),
-    *("lv_gp", "lv_gp_gp", "lv_gp_gp_gp", "sgp500", "warped_gp"),
-)
+BRIEF = ("linear", "knn", "gpr", "mdn_1", "mfdgp", "sgp", "vgp")  # one of each kind
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(name, marks=pytest.mark.long if name in MINUTES else ())
+        pytest.param(name, marks=() if name in BRIEF else pytest.mark.long)
         for name in sorted(set(MODELS) - {"wrapped"})  # which needs a class of the user's
     ],
 )
@@ -249,7 +246,7 @@ def test_what_composes_runs(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"{x},{x % 3 // 2}" for x in range(20)]
     (tmp_path / "two.csv").write_text("\n".join(["x,y", *rows]))
-    words = [f"model={model}", *TINY, *DATA.get(model, ["dataset=snelson1d", "protocol.train_rows=12"])]
+    words = [f"model={model}", *TINY, *DATA.get(model, ["dataset=step", "dataset.n=20"])]
     words += [f"paths.{name}={tmp_path}/{name}" for name in ("results", "datasets")]
     if "num_inducing" in compose([f"model={model}"])["model"]:
         words += ["model.num_inducing=3"]

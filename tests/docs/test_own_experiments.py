@@ -7,6 +7,7 @@ PAGE = "reproduce-a-paper.md"
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_matrix_runs(tmp_path):
     docs_page.write(PAGE, tmp_path)
     for arguments in docs_page.commands(PAGE):

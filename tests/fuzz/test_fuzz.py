@@ -85,6 +85,7 @@ def test_a_record_with_any_fields_can_be_shown_or_is_refused(tmp_path, capsys, f
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @examples(200)
 @given(
     st.dictionaries(st.sampled_from(["key", "host", "pid", "started", "job", "token", "progress"]), values)

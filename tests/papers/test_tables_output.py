@@ -312,7 +312,7 @@ def test_ten_thousand_records_are_checked_and_tabled_without_tensorflow(tmp_path
             facts = {"dataset": dataset, "config": cfg, "config_key": config_key(cfg, base["data_hash"])}
             for split in range(count):
                 key = digest(facts["config_key"], split)
-                made = {**base, **facts, "config": {**cfg, "split": split}, "split": split, "key": key}
+                made = base | facts | {"config": {**cfg, "split": split}, "split": split, "key": key}
                 found.append(Unit(made, tmp_path))
     export(found, tmp_path / "reference" / "many.jsonl.gz")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -336,7 +336,7 @@ def test_the_overview_has_begun_variants_with_experiments_of_their_own():
 
     results = Path(__file__).resolve().parents[2] / "results"
     tables = {(t.spec.name, *t.spec.chosen): t for t in all_tables(scan(results), results)}
-    assert tables["5.1", "10k"].done >= 18 > tables["5.1",].done >= 6
+    assert tables["5.1", "10k"].done >= 18 > tables["5.1",].done >= 4
     assert ("S7", "10k") not in tables and tables["S7",].done > 0
     cells = tables["5.1", "10k"].cells
     assert cells["solar", "LV-GP IWVI"].published.value == 0.07
