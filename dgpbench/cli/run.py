@@ -105,7 +105,7 @@ def main(args: argparse.Namespace) -> int:
     reporter.result(record, unit.path)
     if record.done:
         return 0
-    reason = " ".join(str(record.get("reason") or "no reason recorded").split())
+    reason = " ".join(str(record.reason or "no reason recorded").split())
     print(f"dgpbench: run {record.status}: {reason}; record: {unit.path}", file=sys.stderr)
     return 1
 

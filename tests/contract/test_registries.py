@@ -7,10 +7,15 @@ from dgpbench.config import compose, plugins
 from dgpbench.store.trust import check_config
 from dgpbench.sweep.trial import BROKEN
 
-ENTRIES = [entry for kind in plugins.HOMES for entry in plugins.built_in(kind).values()]
+SLOW = ("ordinal",)  # 20 s of quadrature
+ENTRIES = [
+    pytest.param(entry, marks=pytest.mark.slow if name in SLOW else (), id=f"{kind}-{name}")
+    for kind in plugins.HOMES
+    for name, entry in plugins.built_in(kind).items()
+]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.kind}-{entry.name}")
+@pytest.mark.parametrize("entry", ENTRIES)
 def test_built_in(entry):
     found = list(check_entry(entry))
     assert len(found) > 1 and not [finding for finding in found if finding.status == BROKEN], found
