@@ -58,10 +58,10 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: results, or DGPBENCH_RESULTS, and those records)",
     )
     parser.add_argument(
-        "--no-reference", action="store_true", help="leave out the records that come with dgpbench"
+        "--no-reference", action="store_true", help="omit the records that come with dgpbench"
     )
     parser.add_argument(
-        "--no-community", action="store_true", help="leave out records of others, which were not re-run"
+        "--no-community", action="store_true", help="omit records of others, which were not re-run"
     )
 
 

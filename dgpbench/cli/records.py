@@ -32,7 +32,7 @@ def _add_verify(subparsers: argparse._SubParsersAction) -> None:
     )
     add_results(parser)
     add_config_dir(parser, "folder with your own metrics, to compute them again too")
-    parser.add_argument("--no-reference", action="store_true", help="leave out results/reference")
+    parser.add_argument("--no-reference", action="store_true", help="omit results/reference")
 
 
 def _verify(args: argparse.Namespace) -> int:

@@ -56,7 +56,7 @@ def add_parser(subparsers) -> None:
     which.add_argument(
         "--reference", action="store_true", help="also results/reference where runs of your own match"
     )
-    which.add_argument("--no-reference", action="store_true", help="leave out results/reference")
+    which.add_argument("--no-reference", action="store_true", help="omit results/reference")
 
 
 def main(args) -> int:

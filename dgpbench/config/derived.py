@@ -11,14 +11,15 @@ GROWTH_ROWS = 1000  # up to here budget.growth=sqrt changes nothing
 
 
 def budget_of(cfg: dict) -> dict[str, Any]:
-    """Return the budget section, completed if the config is an older one."""
+    """Return the budget section. Fields that an older config lacks get their defaults."""
     return later_defaults("budget") | cfg["budget"]
 
 
 def planned_steps(budget: dict, rows: int) -> int | None:
-    """Return the steps for `rows` training rows.
+    """Return the number of training steps for `rows` training rows.
 
-    Under growth=sqrt, budget.steps is for 1,000 rows, and max_steps is the limit for more rows.
+    Under growth=sqrt, budget.steps applies up to 1,000 rows. Beyond that, the number of steps grows with the
+    square root of the rows, up to max_steps.
     """
     steps, most = budget["steps"], budget.get("max_steps")
     if steps is None or budget.get("growth", "none") == "none":

@@ -183,7 +183,7 @@ def _entry(*numbers: float | None) -> list[float | None]:
 
 
 def _thin(trace: list[list[float]]) -> list[list[float]]:
-    """Return at most TRACE_POINTS entries, half of them evenly spaced, half by their logarithm.
+    """Return at most TRACE_POINTS entries: half spaced evenly, half spaced evenly on a log scale.
 
     All entries with a test log-likelihood and the first and last entries are kept.
     """

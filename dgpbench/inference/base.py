@@ -272,7 +272,10 @@ class Whole:
 
 @dataclass(frozen=True)
 class Update:
-    """Base class of training steps. Its fields are structure; numbers that vary between runs are `rates`."""
+    """Base class of training steps.
+
+    Fields decide which step is compiled. Numbers that runs can change without a new compilation are `rates`.
+    """
 
     rates: ClassVar[tuple[str, ...]] = ()  # names of the numbers that `Method.rates` gives
     host: ClassVar[bool] = False  # steps are Python, not part of a compiled block (updates/linesearch.py)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def writing(path: str | Path, option: str = "-o") -> Iterator[None]:
-    """UserError, naming the place and the option that chooses it, where something cannot be written there."""
+    """Turn an OSError into a UserError that names the path and the option that chooses it."""
     try:
         yield
     except OSError as error:
@@ -28,7 +28,7 @@ def writing(path: str | Path, option: str = "-o") -> Iterator[None]:
 
 
 def output_folder(path: str | Path, option: str = "-o") -> Path:
-    """The folder, made if need be and tried: to be known before the work, not after."""
+    """Create the folder and test that it is writable, so that a bad one fails before the work starts."""
     folder = Path(path).expanduser()
     with writing(folder, option):
         folder.mkdir(parents=True, exist_ok=True)

@@ -142,7 +142,7 @@ def recompute(predictions: dict[str, np.ndarray]) -> dict[str, float | None]:
 
 
 def _inputs(predictions: dict[str, np.ndarray]) -> tuple[str, dict[str, Any]]:
-    """The task of stored predictions, and what they give for metrics, in original units."""
+    """Return the task of stored predictions, and the inputs of its metrics in original units."""
     if "predicted" in predictions:
         count = sum(name.startswith("p_") for name in predictions)
         probs = np.column_stack([predictions[f"p_{c}"] for c in range(count)])

@@ -4,9 +4,9 @@ MDN           (Bishop, 1994; MDN-k of thesis table 4.1) weights, means and varia
 DeepEnsemble  (Lakshminarayanan et al., 2017) networks that differ in their start, as a mixture. Members
               share the minibatches only: Adam moves each parameter by its own gradient, so that training
               all members together equals training them one by one
-MCDropout     (Gal and Ghahramani, 2016) y = f(x, masks) + noise of one variance. Each hidden unit is set
-              to 0 with probability `rate`, independently for each row and sample, and the others are
-              divided by 1 - rate. Training maximises log p(y | x, masks) - decay / 2 |W|^2 per row,
+MCDropout     (Gal and Ghahramani, 2016) y = f(x, masks) + noise of constant variance. Each hidden unit is
+              set to 0 with probability `rate`, independently for each row and sample. The other units
+              are divided by 1 - rate. Training maximises log p(y | x, masks) - decay / 2 |W|^2 per row,
               averaged over masks; predictions average over masks
 
 """
@@ -299,7 +299,7 @@ class DropoutNetwork(Network):
         return tf.matmul(weights[f"W{last}"], H) + weights[f"b{last}"]
 
     def terms(self, p: dict[str, tf.Tensor], X, Y, noise) -> tf.Tensor:
-        """log p(y | x, masks) - decay / 2 |W|^2, one draw of the masks per column (B,)."""
+        """Return log p(y | x, masks) - decay / 2 |W|^2 of each column (B,), with one draw of the masks."""
         variance = p["likelihood/variance"]
         residual = Y - self.mean(p, X, noise)
         loglik = -0.5 * tf.reduce_sum(LOG_2PI + tf.math.log(variance) + residual**2 / variance, 0)

@@ -42,7 +42,7 @@ def limited(threads: int | None, numbers: int) -> Iterator[None]:
         yield
 
 
-GRID = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100)
+GRID = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 70, 100)  # candidate numbers of neighbours
 FLOOR = 1e-10  # of a variance, in standardised units
 
 
